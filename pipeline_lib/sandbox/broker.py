@@ -11,6 +11,7 @@ cheap.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import selectors
@@ -26,7 +27,7 @@ from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.docker_jail import remove_containers
 from pipeline_lib.sandbox.inside import huge_pages
 from pipeline_lib.sandbox.runtime import make_run_folder
-from pipeline_lib.sandbox.slots import START_S, Entry, Slot
+from pipeline_lib.sandbox.slots import START_S, SUSPECTED, Entry, Slot
 
 _IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _STACK = 8 << 20  # bytes; also of the threads of all processes that are started later
@@ -172,7 +173,11 @@ class Broker:
     def _assign(self) -> float | None:
         """Assign waiting jobs to idle slots, start missing slots; return the seconds until the next call."""
         now = time.monotonic()
-        idle = [slot for slot in self.slots if slot.ready and slot.entry is None]
+        for watched in self.slots:
+            if watched.suspect is not None:
+                self._judge_suspect(watched, *watched.suspect, now)
+        watching = any(slot.suspect is not None for slot in self.slots)
+        idle = [slot for slot in self.slots if slot.ready and slot.entry is None and slot.suspect is None]
         while self.queue and idle:
             entry = self.queue.popleft()
             slot = next((slot for slot in idle if slot.index != entry.avoid), None)
@@ -186,12 +191,22 @@ class Broker:
         starting = sum(slot.pid != 0 and not slot.ready for slot in self.slots)
         if self.announced or starting == 0:
             for slot in self.slots:
-                if starting >= len(self.queue):
-                    break
-                if slot.pid == 0 and slot.start_at <= now:
+                wanted = starting < len(self.queue) or slot.suspect is not None
+                if wanted and slot.pid == 0 and slot.start_at <= now:
                     slot.start(self.config, self.selector)
                     starting += 1
-        return 0.2 if self.queue and not idle else 1.0
+        return 0.2 if watching or (self.queue and not idle) else 1.0
+
+    def _judge_suspect(self, slot: Slot, entry: Entry, error: str, now: float) -> None:
+        """End a suspected job if its slot has lived without a program; try it again if it has not."""
+        if self.killed_idle > entry.last_lost:
+            slot.suspect = None
+            self.queue.append(entry)
+        elif slot.ready:
+            slot.watched_from = min(slot.watched_from, now)
+            if now >= slot.watched_from + entry.watch_s:
+                slot.suspect = None
+                self._end(entry, "crash", error)
 
     def _give(self, slot: Slot, entry: Entry) -> None:
         if not slot.give(entry):
@@ -201,7 +216,9 @@ class Broker:
         """Retry or end a job whose worker died with its program; ``killed``: no action of a program can cause it."""
         entry.avoid = slot.index
         fate = entry.lost(killed, reason, self.killed_idle)
-        if fate is not None:
+        if fate is not None and fate[0] == SUSPECTED:
+            slot.suspect, slot.watched_from = (entry, fate[1]), math.inf
+        elif fate is not None:
             self._end(entry, *fate)
         else:
             self.queue.append(entry)
@@ -297,10 +314,14 @@ class Broker:
     def _watch(self) -> None:
         """Kill judges that are stuck; end all jobs as infra_error if no worker can be started for a minute."""
         now = time.monotonic()
-        if any(slot.ready for slot in self.slots) or not self.queue:
+        suspects = [slot.suspect[0] for slot in self.slots if slot.suspect]
+        if any(slot.ready for slot in self.slots) or not (self.queue or suspects):
             self.last_ready = now
         elif now > self.last_ready + _BROKEN_S:
             self.last_ready = now  # later jobs get the same time
+            self.queue.extend(suspects)
+            for slot in self.slots:
+                slot.suspect = None
             while self.queue:
                 reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"
                 self._end(self.queue.popleft(), "infra_error", reason)

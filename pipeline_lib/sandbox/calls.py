@@ -6,7 +6,7 @@ import builtins
 import operator
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -129,13 +129,18 @@ class Recorder:
         if not any(self.results) and not asked:
             self.stop(CallFailed("error", "the tests ended without calling the program"))
 
+    @property
+    def holds(self) -> bool:
+        """Return whether no case has failed so far."""
+        return {None, _OK}.issuperset(self.results)
+
     def outcome(self) -> list[tuple[str, str]]:
         """Return ``(result, message)`` of every case.
 
         A case that was not reached holds if the tests ran to their end and every case that they reached held.
         Otherwise it is skipped, unless it must not be reached.
         """
-        clean = self.finished and {None, _OK}.issuperset(self.results)
+        clean = self.finished and self.holds
         outcome = []
         for index, result in enumerate(self.results):
             if result is None:
@@ -217,11 +222,12 @@ class Raised:
             space: the tests' namespace; its classes and those of the modules in it are known, and the builtins.
             tests: their source.
         """
-        kind = next(filter(None, (_find(name, space) for name in self.names)), None)
+        if any(name in _ENDS and name not in tests for name in self.names):
+            kind: type[Exception] | None = RuntimeError  # as in a generator (PEP 479): it would end an iteration
+        else:
+            kind = _nearest([self.names[0]], space) or _nearest(self.names[1:], space)
         if kind is None:
             return CallFailed("error", self.describe())
-        if kind in (StopIteration, StopAsyncIteration) and kind.__name__ not in tests:
-            kind = RuntimeError  # as in a generator (PEP 479): it would end an iteration of the tests
         error = _make(kind, (self.text,) if self.args is None else self.args, self.text)
         setattr(error, DESCRIPTION, self.describe())
         return error
@@ -230,6 +236,23 @@ class Raised:
 def printable(text: str) -> str:
     """Return the text without memory addresses, which differ in every run, and with unprintable characters escaped."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _ADDRESS.sub("", text))
+
+
+_ENDS = frozenset({"StopIteration", "StopAsyncIteration"})
+
+
+def _nearest(names: Sequence[str], space: Mapping[str, Any]) -> type[Exception] | None:
+    """Return the known class with one of these names; if there are several, one that derives from them all."""
+    kinds: list[type[Exception]] = []
+    for kind in filter(None, (_find(name, space) for name in names)):
+        if not any(issubclass(nearer, kind) for nearer in kinds):
+            kinds.append(kind)
+    if len(kinds) < 2:
+        return kinds[0] if kinds else None
+    try:
+        return type(kinds[0].__name__, tuple(kinds), {"__module__": kinds[0].__module__})
+    except TypeError:  # no class can derive from them all
+        return kinds[0]
 
 
 def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox import runtime
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, PACKAGES, SCRATCH, contents_digest, start
+from pipeline_lib.sandbox.runtime import DATA, ENVIRONMENT, PACKAGES, SCRATCH, contents_digest, start
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker
 
 DEFAULT_IMAGE = "symposium-sandbox"
@@ -85,7 +85,7 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
             "packages": packages,
             "scratch": SCRATCH,
             "uid": None,
-            "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
+            "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, *DATA, "/dev/urandom"],
             "writable": [SCRATCH, "/dev/null"],
             "threads_base": 0,
             "meet": f"{PLACE}/run/meeting" if apart else None,

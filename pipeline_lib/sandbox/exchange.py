@@ -6,6 +6,8 @@ clock; the wall clock is a second limit.
 
 from __future__ import annotations
 
+import mmap
+import os
 import select
 import signal
 import struct
@@ -19,6 +21,7 @@ from pipeline_lib.sandbox.time_limits import Clocks, Watch
 from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 
 _FRAME_SLACK = 1 << 16  # bytes of a reply in addition to the value, or without one
+CALLED_IN_FORK = "a process that the tests have forked called the program, which only they themselves can do"
 _OOM_SHARE = 0.8  # of the memory limit: a process killed above it counts as out of memory
 
 
@@ -37,6 +40,8 @@ class Exchange:
         self.events: list[tuple[str, str]] = []
         self.clocks = Clocks(limits, worker)
         self.peak_mb = 0.0
+        self._process = os.getpid()
+        self._forked = mmap.mmap(-1, 1)  # shared with processes that the tests fork
         self._channel: Any = None
         self._poll = select.poll()
         self._buffer = bytearray()
@@ -45,6 +50,22 @@ class Exchange:
     def alive(self) -> bool:
         """Return whether there is a running process."""
         return self._channel is not None
+
+    @property
+    def in_fork(self) -> bool:
+        """Return whether this is a process that the tests have forked."""
+        return os.getpid() != self._process
+
+    @property
+    def called_in_fork(self) -> bool:
+        """Return whether such a process has tried to call the program."""
+        return self._forked[0] != 0
+
+    def refuse_in_fork(self) -> None:
+        """Raise `NoAnswer` in a process that the tests have forked: it would take the answers to their other calls."""
+        if self.in_fork:
+            self._forked[0] = 1
+            raise NoAnswer("error", CALLED_IN_FORK)
 
     def begin(self) -> None:
         """Take a new process from the worker."""
@@ -81,6 +102,7 @@ class Exchange:
         Raises:
             NoAnswer: there is none; the process has ended.
         """
+        self.refuse_in_fork()
         if not request and (frame := self._frame()) is not None:
             return self._parse(frame)  # it has already arrived
         watch = Watch(self.clocks, self.limits.call_cpu_s)  # the tests' own time is not the program's

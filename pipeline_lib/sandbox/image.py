@@ -19,7 +19,16 @@ from typing import IO
 
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, Packages, find_packages
-from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, contents_digest, find_runtime
+from pipeline_lib.sandbox.runtime import (
+    HOME,
+    INSIDE,
+    PACKAGES,
+    SCRATCH,
+    VERSION,
+    contents_digest,
+    data_files,
+    find_runtime,
+)
 from pipeline_lib.sandbox.worker import JailError
 
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "__pycache__")
@@ -106,6 +115,7 @@ def write_tar(file: IO[bytes], packages: Packages) -> None:
         (runtime.stdlib, f"{HOME}/lib/{VERSION}"),
         *((Path(package), f"{PACKAGES}/{Path(package).name}") for package in packages.places),
         (INSIDE, f"{PLACE}/inside"),
+        *((place, str(place)) for place in data_files()),
     ]
     if runtime.shared:
         contents.append((runtime.shared, f"{HOME}/lib/{runtime.shared.name}"))

@@ -30,7 +30,10 @@ from pipeline_lib.sandbox.runtime import (
     PACKAGES,
     SCRATCH,
     VERSION,
+    check_entry,
+    data_files,
     find_runtime,
+    own_place,
     readable_copy,
     start,
 )
@@ -119,9 +122,10 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
     _check_devices(None if config["filters"] else uid or os.geteuid())
     stdlib, packages = runtime.stdlib, [Path(package) for package in config["packages"]]
     if uid is not None:
+        check_entry(folder)
         stdlib = readable_copy(stdlib, folder)
         packages = [readable_copy(package, folder / "packages") for package in packages]
-    scratch = folder / f"slot-{slot}-{config['name']}"
+    scratch = own_place(folder, config["name"]) / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
     if uid is not None:
@@ -130,7 +134,7 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
         "path": [str(stdlib), f"{stdlib}/lib-dynload", *{str(package.parent) for package in packages}],
         "scratch": str(scratch),
         "uid": uid,
-        "readable": [*map(str, (stdlib, *packages, *runtime.libraries)), "/dev/urandom"],
+        "readable": [*map(str, (stdlib, *packages, *runtime.libraries, *data_files())), "/dev/urandom"],
         "writable": [str(scratch), "/dev/null"],
         "threads_base": _threads_of_user() if uid is None else 0,
     }
@@ -184,7 +188,7 @@ def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]
         f"{HOME}/bin/python3": str(runtime.executable),
         f"{HOME}/lib/{VERSION}": str(runtime.stdlib),
         f"{HOME}/inside": str(INSIDE),
-        **{str(folder): str(folder) for folder in runtime.libraries},
+        **{str(place): str(place) for place in (*runtime.libraries, *data_files())},
         **{f"{PACKAGES}/{Path(package).name}": package for package in config["packages"]},
     }
     if runtime.shared:

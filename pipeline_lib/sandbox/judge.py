@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,7 +23,7 @@ from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits, Verdict
 from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.runner import verdict_of
-from pipeline_lib.sandbox.runtime import claim_user
+from pipeline_lib.sandbox.runtime import claim_user, own_place
 from pipeline_lib.sandbox.tests_client import ENDLESS, TestsDied, TestsProcess
 from pipeline_lib.sandbox.tests_server import start_tests
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
@@ -36,7 +37,6 @@ class Ended(BaseException):
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise Ended
 
 
@@ -82,6 +82,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     except (BrokenPipeError, ConnectionResetError, Ended):
         return
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would interrupt the clean-up
         workers.close()
 
 
@@ -99,6 +100,10 @@ class _Workers:
         self.tests: dict[str, TestsProcess] = {}
         self._packages = Packages(**config["packages"])
         self._limits = Limits(**config["limits"])
+        if "bare" in config["jails"]:
+            for flavour in ("lean", "packages"):  # now: later, the time would tell something
+                for name in (flavour, f"{flavour}-shown", f"tests-{flavour}"):
+                    own_place(Path(config["run_folder"]), name)
 
     def program(self, name: str) -> Worker:
         """Return the worker of programs, in the first jail of ``config["jails"]`` that works here."""
@@ -150,6 +155,8 @@ class _Workers:
             outside = error.outside
             reason, refused = str(error), False
         except (WorkerDied, JailError) as error:
+            if flavour in self.tests and self.tests[flavour].dead:
+                self.tests.pop(flavour).server.close()
             outside = True if worker is None else _killed(self.programs.pop(name), error)
             reason = str(error)
             refused = isinstance(error, JailError)

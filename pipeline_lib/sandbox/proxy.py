@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.calls import NoAnswer, same_arguments
-from pipeline_lib.sandbox.exchange import Exchange
+from pipeline_lib.sandbox.exchange import CALLED_IN_FORK, Exchange
 from pipeline_lib.sandbox.imports import is_well_known
 from pipeline_lib.sandbox.inside import messages, shared, values
 from pipeline_lib.sandbox.inside.folders import Folder
@@ -226,6 +226,8 @@ class Program(Exchange):
         """Close the channel for good, and drop calls and handles; threads of the tests that call on get no other."""
         with self._lock:
             self._left = True
+            if self.called_in_fork:
+                self.failures.append(NoAnswer("error", CALLED_IN_FORK))
             self._drop()
             super().leave()
 
@@ -263,7 +265,7 @@ class Program(Exchange):
 
     def restart(self) -> None:
         """Restart the program if it has ended, at most `RESTARTS` times."""
-        if not self.alive and self._restarts < RESTARTS:
+        if not self.alive and self._restarts < RESTARTS and not self.in_fork:
             self._restarts += 1
             if self.load():
                 self.bind()
@@ -275,6 +277,7 @@ class Program(Exchange):
 
         Raises as a call of `Candidate` does.
         """
+        self.refuse_in_fork()
         with self._lock:
             return self._recorded(self._operate, operation, message)
 
@@ -338,6 +341,7 @@ class Program(Exchange):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the program's function; see `Candidate`."""
+        self.refuse_in_fork()
         with self._lock:
             return self._recorded(self._ask, args, kwargs)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import gc
 import marshal
 import operator
+import os
 import sys
 import unittest
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 from unittest import case, suite
 
 from pipeline_lib.sandbox.calls import CallFailed, NoAnswer, Recorder, printable
@@ -419,11 +421,24 @@ def _run(planned: Planned, recorder: Recorder, program: Program) -> None:
             space["check"](space["candidate"])
         if plan.methods:
             run_tests(module, plan.methods, program, recorder, (_OutOfTime,))
-        recorder.finish(program.asked)
+        if not program.in_fork:
+            recorder.finish(program.asked)
     except _OutOfTime:
         raise
     except BaseException as error:  # those of test frameworks do not derive from Exception
         recorder.stop(error)
+        if program.in_fork:
+            _exit_fork(program, error)
+    if program.in_fork:
+        _exit_fork(program, None if recorder.holds else AssertionError())
+
+
+def _exit_fork(program: Program, error: BaseException | None) -> NoReturn:
+    """End a process that the tests have forked, after the tests, with the exit code that Python would give it."""
+    program.space.clear()
+    gc.collect()  # files that are still open are written
+    code = (error.code or 0) if isinstance(error, SystemExit) else int(error is not None)
+    os._exit(code & 0xFF if isinstance(code, int) else 1)
 
 
 def _cases(outcome: Outcome, plan: TestPlan) -> tuple[Case, ...]:

@@ -14,14 +14,18 @@ import sysconfig
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+
+from pipeline_lib.sandbox.worker import JailError
 
 INSIDE = Path(__file__).parent / "inside"
 HOME = "/py"  # path of the interpreter in a jail
 PACKAGES = f"{HOME}/packages"
 SCRATCH = "/scratch"  # a program's scratch folder; without namespaces a program could not have its own /tmp
 _FIRST_UID, _UIDS = 61000, 4096  # the users of programs, one per slot
+# Files of the machine that the standard library reads: `zoneinfo`, `locale`, `mimetypes`, `socket.getservbyname`.
+DATA = ("/usr/share/zoneinfo", "/usr/lib/locale/C.utf8", "/etc/mime.types", "/etc/services")
 DEVICES = {"/dev/null": os.makedev(1, 3), "/dev/urandom": os.makedev(1, 9)}  # of this machine, in every jail
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -82,6 +86,11 @@ def find_runtime() -> Runtime:
         if folder.is_dir():
             folders[Path(os.path.realpath(folder))] = None
     return Runtime(executable, stdlib, tuple(folders), shared)
+
+
+def data_files() -> list[Path]:
+    """Return the files and folders, beside its own, that the interpreter's standard library reads."""
+    return [place for place in map(Path, DATA) if place.exists()]
 
 
 @lru_cache(maxsize=1)
@@ -147,6 +156,28 @@ def readable_copy(place: Path, folder: Path) -> Path:
             shutil.copytree(place, unfinished, ignore=skipped, copy_function=_link_or_copy)
             unfinished.rename(target)
     return target
+
+
+@cache
+def own_place(run_folder: Path, name: str) -> Path:
+    """Return the folder of this process for its jail ``name``, under a name that cannot be guessed.
+
+    Without namespaces a program may ask for facts of every path that it knows.  The times of another jail's folder, and
+    of the folder above it, would tell when another program ended.
+    """
+    place = Path(tempfile.mkdtemp(dir=run_folder))
+    place.chmod(0o711)
+    return place
+
+
+def check_entry(folder: Path) -> None:
+    """Raise JailError if only some users can enter a folder that programs or tests of another user need."""
+    for place in folder.parents:
+        if not place.stat().st_mode & 0o001:
+            raise JailError(
+                f"{place} may not be entered by all users, and root's sandbox runs programs and tests as other users; "
+                f"let TMPDIR name another folder, or: chmod o+x {place}"
+            )
 
 
 def _link_or_copy(source: str, target: str) -> None:

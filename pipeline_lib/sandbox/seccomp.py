@@ -117,6 +117,8 @@ _SOCKET_OPTIONS = (3, 4, 7, 8, 38, 39)
 _F_GETLK, _F_OFD_GETLK = 5, 36
 _LOCKS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, and those of open files
 
+# Commands of ioctl: FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_SETVERSION.
+_FLAGS_OF_FILES = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
 _TIMES_OF_FILES = tuple(Rule(name, error(0)) for name in _names("utime utimes futimesat utimensat"))
 
 # What a program could leave in the kernel for a later one, or share with one that runs at the same time, as far as the
@@ -202,13 +204,24 @@ PROGRAM_AMONG_FILES = Policy(
     ),
 )
 
-# Tests are trusted, but not the numbers and names that a program returns to them.  Used where tests run as the user of
-# the sandbox, among that user's files and processes.
+# What tests could leave in the kernel when all their processes have ended.
+TESTS = Policy(
+    default=ALLOW,
+    rules=(
+        *(Rule(name, error(EPERM)) for name in _names("shmget semget msgget mq_open add_key request_key keyctl")),
+        Rule("setpriority", error(EPERM), (Argument(0, 2),)),  # of all processes of the user
+    ),
+)
+
+# Tests are trusted, but not the numbers and names that a program returns to them.  Used where tests run among the files
+# and processes of the machine; all jobs of a slot have one folder there, so nothing that wiping it leaves may change.
 TESTS_AMONG_FILES = Policy(
     default=ALLOW,
     rules=(
         *(rule for rule in PROGRAM_AMONG_FILES.rules if rule not in _PROGRAM_RULES),
         *_TIMES_OF_FILES,
+        *(Rule(name, error(ENOTSUP)) for name in _UNSUPPORTED),
+        *(Rule("ioctl", error(EPERM), (Argument(1, command),)) for command in _FLAGS_OF_FILES),
         *(Rule(name, error(EPERM)) for name in _names("socket kill tkill pidfd_send_signal mknod mknodat")),
     ),
 )
@@ -317,13 +330,15 @@ _WORD = 0xFFFFFFFF
 def filters() -> dict[str, bytes]:
     """Return the filters for this machine by name; empty if the kernel has no seccomp.
 
-    ``fork_server`` and ``program``; ``program_among_files`` and ``tests_among_files`` where there is no separate file
-    system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass descriptors out.
+    ``fork_server``, ``program`` and ``tests``; ``program_among_files`` and ``tests_among_files`` where there is no
+    separate file system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass descriptors
+    out.
     """
     policies = {
         "fork_server": FORK_SERVER,
         "program": PROGRAM,
         "program_among_files": PROGRAM_AMONG_FILES,
+        "tests": TESTS,
         "tests_among_files": TESTS_AMONG_FILES,
         "fork_server_connecting": FORK_SERVER_CONNECTING,
         "program_connected": PROGRAM_CONNECTED,

@@ -7,6 +7,7 @@ is tried again.  If a job loses its worker again and again and no worker without
 from __future__ import annotations
 
 import gc
+import math
 import os
 import selectors
 import signal
@@ -20,7 +21,9 @@ from pipeline_lib.sandbox import judge, wire
 from pipeline_lib.sandbox.time_limits import runnable_s
 
 _DEATHS = 2  # workers a job may crash before its verdict is a crash
-_KILLS = 6  # workers a job may lose by a kill before its verdict is a crash, if idle ones live on
+_KILLS = 6  # workers a job may lose by a kill before it is suspected, if idle ones live on
+_LONGEST_WATCH_S = 60.0
+SUSPECTED = "suspected"
 _LOSSES = 100  # workers a job may lose while idle ones are killed, too, before it ends as an infra_error
 _STARTS = 8  # failed starts of a worker that a job needs before it ends as an infra_error
 
@@ -42,6 +45,8 @@ class Entry:
         deaths: workers it crashed.
         losses: workers it lost to a SIGKILL, which no known action of a program can cause.
         kills: such losses while its program ran, since a worker without a program was last killed.
+        lived_s: seconds that these workers lived with it.
+        given: when it was last given to a judge, on the monotonic clock.
         last_lost: when it last lost a worker, on the monotonic clock.
         unstarted: failed starts of a worker for it.
         late: it has timed out once; the next timeout is final.
@@ -55,6 +60,8 @@ class Entry:
     deaths: int = 0
     losses: int = 0
     kills: int = 0
+    lived_s: float = 0.0
+    given: float = 0.0
     last_lost: float = 0.0
     unstarted: int = 0
     late: bool = False
@@ -62,6 +69,8 @@ class Entry:
 
     def lost(self, killed: bool, reason: str, killed_idle: float) -> tuple[str, str] | None:
         """Count a worker that died with the job's program; return status and error if the job must end.
+
+        Instead of a status, `SUSPECTED` says that it is a crash if the slot lives on for `watch_s` without a program.
 
         Args:
             killed: no known action of a program can cause the death.
@@ -72,15 +81,26 @@ class Entry:
             self.deaths += 1
         else:
             self.losses += 1
-            self.kills = 1 + (0 if killed_idle > self.last_lost else self.kills)
+            if killed_idle > self.last_lost:
+                self.kills, self.lived_s = 0, 0.0
             self.last_lost = time.monotonic()
+            self.kills += 1
+            self.lived_s += self.last_lost - self.given
         if self.deaths >= _DEATHS:
             return "crash", reason
         if self.kills >= _KILLS:
-            return "crash", f"{reason}: {self.kills} times, and nothing else of the sandbox was killed"
+            return SUSPECTED, f"{reason}: {self.kills} times, and nothing else of the sandbox was killed"
         if self.losses >= _LOSSES:
             return "infra_error", f"{reason}: {self.losses} times, as were workers without a program"
         return None
+
+    @property
+    def watch_s(self) -> float:
+        """Return how long its slot must live without a program for the job to have caused the kills.
+
+        Of kills that have nothing to do with it, at least two in three would fall into that time.
+        """
+        return min(2 * self.lived_s, _LONGEST_WATCH_S)
 
     def lost_untouched(self, started: bool, reason: str) -> tuple[str, str] | None:
         """Count a worker that died before it had the program, or, if not ``started``, could not be started."""
@@ -101,6 +121,9 @@ class Slot:
         connection: to the judge.
         ready: its jail has started.
         entry: its current job.
+        suspect: a job that waits until it is known whether this slot is killed without a program, too, and its error if
+            not; until then the slot gets no job.
+        watched_from: since when the slot is idle with a suspect, on the monotonic clock.
         deadline: when to check whether it is stuck, on the monotonic clock.
         start_at: when it may be started again, on the monotonic clock.
         broken: failed starts in a row.
@@ -115,6 +138,8 @@ class Slot:
     deadline: float = 0.0
     start_at: float = 0.0
     broken: int = 0
+    suspect: tuple[Entry, str] | None = None
+    watched_from: float = math.inf
     _worked: float | None = None
 
     def start(self, config: dict[str, Any], selector: selectors.BaseSelector) -> None:
@@ -143,6 +168,7 @@ class Slot:
         """Have the judge, which must be idle, judge a job; return False if it is gone."""
         assert self.connection is not None
         entry.attempts += 1
+        entry.given = time.monotonic()
         self.entry = entry
         self.set_deadline(_OVERTIME * entry.wall_s + _LEAST_S)
         try:

@@ -7,6 +7,7 @@ process that has run any others is never used again.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -20,7 +21,7 @@ from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.runner import Outcome
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.time_limits import leaf, runnable_s, waited_for_processor
-from pipeline_lib.sandbox.worker import Jail, Usage, Worker, WorkerDied
+from pipeline_lib.sandbox.worker import Jail, JailError, Usage, Worker, WorkerDied
 
 LATE = "the tests took too long on the program's values"
 ENDLESS = f"{LATE}, in a step without an end"  # by the kernel's clock of CPU time, which other processes do not affect
@@ -28,7 +29,7 @@ _SHARE = 2.0  # wall limits that a job may take: one for the program, one for th
 _MIN_GRACE_S = 0.005
 _LAST_S = 2.0  # to report, after the time is over
 _LONGEST_POLL_S = 1.0
-_MOST_JOBS = 500  # of one process
+_MOST_JOBS = 500  # of one process; one if the time of all together would be limited
 
 
 class TestsDied(Exception):
@@ -59,6 +60,7 @@ class TestsProcess:
         self._usual = Limits(**server.usual_limits)
         self._channel: socket.socket | None = None
         self._jobs = 0
+        self._most_jobs = _MOST_JOBS if resource.getrlimit(resource.RLIMIT_CPU)[1] < 0 else 1
 
     def run(self, planned: Planned, body: bytes, limits: Limits, program: Worker) -> Outcome:
         """Run the one plan of ``planned``, packed as ``body``, with a new process of the program, and end that.
@@ -66,9 +68,10 @@ class TestsProcess:
         Raises:
             TestsDied: there is no outcome.
             WorkerDied: the program's jail died.
+            JailError: this machine does not give program or tests what they are promised.
         """
         own = None if limits == self._usual else asdict(limits)
-        if own is not None or self._jobs >= _MOST_JOBS:
+        if own is not None or self._jobs >= self._most_jobs:
             self._discard()
         if self._channel is None:
             self._channel, self._jobs = self._serve(self.server.take, own), 0
@@ -99,13 +102,16 @@ class TestsProcess:
         return usage
 
     def _serve(self, command: Callable[..., Any], *values: Any) -> Any:
-        """Return the value of a command of the fork server of tests; raises `TestsDied` if that is dead."""
+        """Return the value of a command of the fork server of tests; raises `TestsDied` or JailError if it is dead."""
         try:
             return command(*values)
         except WorkerDied as error:
             self.dead = True
             outside = self.server.jail.killed_from_outside() if error.outside is None else error.outside
             raise TestsDied(f"the fork server of tests: {error}", outside) from None
+        except JailError:
+            self.dead = True  # it has no process
+            raise
 
     def _ended(self, planned: Planned, broken: bool) -> Outcome:
         """Return the outcome of tests whose process ended or had to be ended without one, if it was too slow."""

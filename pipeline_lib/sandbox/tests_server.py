@@ -24,9 +24,10 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,15 @@ from pipeline_lib.sandbox.inside.zygote import ForkServer, move_packages, redire
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.runner import run_plan
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, SCRATCH, find_runtime, readable_copy
+from pipeline_lib.sandbox.runtime import (
+    ENVIRONMENT,
+    SCRATCH,
+    check_entry,
+    data_files,
+    find_runtime,
+    own_place,
+    readable_copy,
+)
 from pipeline_lib.sandbox.time_limits import address_space
 from pipeline_lib.sandbox.worker import JailError, Load, Usage, Worker
 
@@ -145,14 +154,14 @@ def serve(limits: dict[str, Any], modules: Sequence[str], space: int) -> None:
             worker.report("fault", traceback.format_exc())
             return
         finally:
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))  # for the report
+            _, left = resource.getrlimit(resource.RLIMIT_AS)  # the tests may have lowered it
+            resource.setrlimit(resource.RLIMIT_AS, (left, left))  # for the report
         worker.report("done", outcome.cases, outcome.events)
 
 
 _CONTROL = 3
 _END_S = 5.0
 _ROOM_MB = 256  # address space of what tests import
-_ZONES = Path("/usr/share/zoneinfo")
 
 
 def start_tests(slot: int, config: dict[str, Any], flavour: str, bare: bool) -> Worker:
@@ -166,8 +175,9 @@ def start_tests(slot: int, config: dict[str, Any], flavour: str, bare: bool) -> 
         bare: without namespaces, as the program.
 
     Raises:
-        JailError: this machine cannot confine them as ``min_isolation`` demands.
+        JailError: this machine cannot confine them as ``min_isolation`` demands, or give them what they are promised.
     """
+    _check_hard_limits(_space(address_space(), config["limits"]))
     reasons = []
     for kind in ("landlock",) if bare else ("namespaces", "landlock"):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -228,8 +238,44 @@ class _Forked:
         return self._status
 
 
+def _space(before: int, limits: dict[str, Any]) -> int:
+    """Return the bytes of address space of tests, in a process that has ``before`` bytes."""
+    return before + (limits["memory_mb"] + _ROOM_MB << 20)
+
+
+def _check_hard_limits(space: int) -> None:
+    """Raise JailError if this process cannot have ``space`` bytes of address space."""
+    for name in ("AS", "DATA"):
+        _, most = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+        if 0 <= most < space:
+            raise JailError(
+                f"the hard limit RLIMIT_{name} is {most}, but tests are promised {space}; "
+                "raise it (ulimit -H), or lower the sandbox's limits"
+            )
+
+
 class _Server(ForkServer):
-    """Ends with a child also the processes that it has started."""
+    """Ends with a child also the processes that it has started, in whatever session they are.
+
+    Args:
+        orphans: the kernel's list of this process's children, opened where they become its own when their parent ends;
+            None where this is process 1, or where they do not.
+        space: returns the bytes of address space that tests may have, given the limits of their job.
+        more: as of `ForkServer`.
+    """
+
+    def __init__(self, orphans: int | None, space: Callable[[dict[str, Any]], int], *more: Any) -> None:
+        super().__init__(*more)
+        self._orphans, self._space = orphans, space
+
+    def offer(self, limits: dict[str, Any] | None = None) -> None:
+        """Fork a child, unless this machine does not give it what ``limits`` promise; see `ForkServer.offer`."""
+        try:
+            _check_hard_limits(self._space(limits or self.usual))
+        except JailError as error:
+            self.control.send(b"refused " + str(error).encode())
+            return
+        super().offer(limits)
 
     def reap(self, patience_s: float = 0.0) -> bytes:
         """End the child; see `ForkServer.reap`."""
@@ -237,9 +283,25 @@ class _Server(ForkServer):
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # orphans of this namespace, which process 1 inherits
-                pass
+            while True:
+                with suppress(ProcessLookupError):
+                    if self.alone:
+                        os.kill(-1, signal.SIGKILL)
+                    elif self._orphans is not None:
+                        for pid in os.pread(self._orphans, 1 << 12, 0).split():
+                            os.kill(int(pid), signal.SIGKILL)
+                os.waitpid(-1, 0)
         return usage
+
+
+def _adopt_orphans() -> int | None:
+    """Become the parent of all descendants whose parents end; return the open list of children, None without one."""
+    try:
+        children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
+    except OSError:
+        return None
+    confine.adopt_orphans()
+    return children
 
 
 def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any], flavour: str) -> None:
@@ -252,29 +314,31 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
     control = socket.socket(fileno=_CONTROL)
     control.recv(1 << 18)
     try:
-        space = address_space() + (config["limits"]["memory_mb"] + _ROOM_MB << 20)
+        space = partial(_space, address_space())
         known = Packages(**config["packages"])
         if flavour == "packages":
             for name in known.preload:
                 with suppress(ImportError):
                     importlib.import_module(name)
+        orphans = _adopt_orphans() if kind == "landlock" else None
         confined = _confine(kind, slot, config, flavour)
         redirect_to_dev_null()
         gc.collect()
         gc.disable()
         gc.freeze()
-        usual_mb = config["limits"]["memory_mb"]
+        if config["filters"]:
+            confine.prepare_filter(bytes.fromhex(config["filters"]["tests"]))()
         install = None
-        if kind == "landlock" and os.geteuid() != config["tests_user"] and config["filters"]:
+        if kind == "landlock" and config["filters"]:
             install = confine.prepare_filter(bytes.fromhex(config["filters"]["tests_among_files"]))
 
         def run(limits: dict[str, Any]) -> None:
             os.setpgid(0, 0)
             if install is not None:
                 install()
-            serve(limits, known.modules, space + (limits["memory_mb"] - usual_mb << 20))
+            serve(limits, known.modules, space(limits))
 
-        server = _Server(control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
+        server = _Server(orphans, space, control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
         control.send(json.dumps({"confined": confined}).encode())
     except Exception as error:
         control.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
@@ -295,13 +359,15 @@ def _confine(kind: str, slot: int, config: dict[str, Any], flavour: str) -> bool
     packages = [place for place in packages if place.is_dir()]
     if kind == "namespaces":
         folder = Path(SCRATCH)
-        places = [stdlib, *packages, *runtime.libraries, *([_ZONES] if _ZONES.is_dir() else [])]
+        places = [stdlib, *packages, *runtime.libraries, *data_files()]
         links = {name: str(Path(name).readlink()) for name in ("/lib", "/lib64") if Path(name).is_symlink()}
         binds = [*dict.fromkeys(map(str, places)), "/dev/null", "/dev/urandom"]
         plan = {"uid": user, "user": not root, "binds": {place: place for place in binds}, "links": links}
         confine.enter(plan | {"scratch": SCRATCH, "scratch_mb": config["limits"]["file_mb"]}, _CONTROL)
     else:
-        folder = Path(config["run_folder"]) / f"tests-{slot}-{flavour}"
+        folder = own_place(Path(config["run_folder"]), f"tests-{flavour}") / "scratch"
+        if root:
+            check_entry(folder.parent)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         if root:
@@ -318,10 +384,10 @@ def _confine(kind: str, slot: int, config: dict[str, Any], flavour: str) -> bool
         confine.become(user)
     confine.die_with_parent()
     confine.hide_memory()
+    confine.forbid_new_privileges()
     if kind == "namespaces":
         return True
-    confine.forbid_new_privileges()
     if confine.landlock_version():
-        readable = [stdlib, *packages, *runtime.libraries, _ZONES, "/dev/urandom"]
+        readable = [stdlib, *packages, *runtime.libraries, *data_files(), "/dev/urandom"]
         confine.confine_files([*map(str, readable)], [str(folder), "/dev/null"])
     return confine.landlock_version() > 0

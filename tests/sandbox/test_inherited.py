@@ -12,6 +12,7 @@ import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.inside import confine, folders
+from tests.needs import needs
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
 GOOD = "def f(x):\n    return x + 1\n"
@@ -54,6 +55,48 @@ def test_a_hard_limit_that_is_too_low_is_told_at_the_start(name: str, most: int)
     told = started(f"import resource; resource.setrlimit(resource.RLIMIT_{name}, ({most}, {most}))")
     assert told.startswith("unavailable")
     assert f"the hard limit RLIMIT_{name} is {most}, but programs are promised" in told
+
+
+def test_a_hard_limit_that_is_too_low_for_tests_alone_is_told_at_the_start() -> None:
+    most = 700 << 20
+    told = started(f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({most}, {most}))")
+    assert told.startswith("unavailable")
+    assert told.count(f"the hard limit RLIMIT_AS is {most}, but tests are promised") == 1
+
+
+def test_a_job_whose_tests_are_promised_more_than_a_hard_limit_allows_ends_as_an_infra_error() -> None:
+    limits = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+    own = _RUN.replace('"f")', '"f", limits=Limits(memory_mb=1900))').replace(
+        "import Executor", "import Limits, Executor"
+    )
+    done = subprocess.run([sys.executable, "-c", limits + own], cwd=_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("infra_error the hard limit RLIMIT_AS is 2147483648, but tests are promised")
+
+
+def test_tests_of_all_jobs_together_may_take_more_time_than_a_hard_limit_allows() -> None:
+    tests = "n = 0\nfor i in range(BIG):\n    n += 1\nassert f(n) == n + 1\n".replace("BIG", str(12_000_000))
+    jobs = f"[Job('job', {GOOD!r}, {tests!r}, 'f', seed=seed) for seed in range(8)]"
+    burn = (
+        "import resource; resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
+        "from pipeline_lib.sandbox import Executor, Job, Limits\n"
+        "with Executor(slots=1, cache=0, limits=Limits(cpu_s=3)) as executor:\n"
+        f"    print(*(verdict.status.value for verdict in executor.run({jobs})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", burn], cwd=_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["passed"] * 8
+
+
+@needs("root")
+def test_a_folder_that_only_root_may_enter_is_told(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    run = _RUN.replace("slots=1", "slots=1, jail='bare'")
+    environment = os.environ | {"TMPDIR": str(closed)}
+    command = [sys.executable, "-c", run]
+    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("unavailable")
+    assert f"chmod o+x {closed}" in done.stdout
+    assert not done.stderr
 
 
 def test_a_job_that_is_promised_more_than_a_hard_limit_allows_ends_as_an_infra_error() -> None:

@@ -241,7 +241,7 @@ def test_a_program_that_finds_a_way_to_kill_is_a_crash(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) -> None:
+def test_a_job_is_suspected_of_kills_only_if_nothing_else_is_killed(others: bool) -> None:
     client, connection = socket.socketpair()
     with client, connection:
         broker = Broker(connection, {"slots": 2})
@@ -249,13 +249,69 @@ def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) 
         entry, answers = Entry(1, b"", 1.0), wire.Frames()
         for lost in range(1, 1000):
             broker._retry(entry, broker.slots[0], True, "killed")
-            if broker.client.outgoing:
+            if broker.client.outgoing or broker.slots[0].suspect:
                 break
             if others and lost % 5 == 0:
                 broker._lost_idle(True)
             broker.queue.clear()
+        assert (lost, broker.slots[0].suspect is None) == ((100, True) if others else (6, False))
+        if others:
+            ((head, _),) = answers.feed(bytes(broker.client.outgoing))
+            assert head["status"] == "infra_error"
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_suspected_job_is_a_crash_only_if_its_slot_lives_on_without_it(outside: bool) -> None:
+    client, connection = socket.socketpair()
+    with client, connection:
+        broker = Broker(connection, {"slots": 1})
+        broker.selector.close()
+        broker.announced = True
+        (slot,) = broker.slots
+        slot.ready, slot.pid = True, os.getpid()
+        entry, answers = Entry(1, b"", 1.0), wire.Frames()
+        for _ in range(6):
+            entry.given = time.monotonic() - 0.05
+            broker._retry(entry, slot, True, "killed")
+        broker.queue.clear()
+        broker.queue.append(other := Entry(2, b"", 1.0))
+        assert entry.watch_s == pytest.approx(0.6, abs=0.2)
+        start = time.monotonic()
+        broker._assign()
+        assert [*broker.queue] == [other] and slot.entry is None, "nothing runs there meanwhile"
+        if outside:
+            broker._lost_idle(True)
+            slot.ready = False
+            broker._assign()
+            assert [*broker.queue] == [other, entry] and slot.suspect is None
+            assert not broker.client.outgoing
+            return
+        broker.queue.clear()
+        while not broker.client.outgoing:
+            broker._assign()
+            time.sleep(0.01)
+        assert time.monotonic() - start >= entry.watch_s
         ((head, _),) = answers.feed(bytes(broker.client.outgoing))
-    assert (head["status"], lost) == (("infra_error", 100) if others else ("crash", 6))
+        assert (head["n"], head["status"]) == (1, "crash")
+        assert "nothing else of the sandbox was killed" in head["error"]
+
+
+def test_a_killer_from_outside_that_finds_one_worker_alone_makes_no_crash() -> None:
+    """Whoever kills everything below the broker again and again also kills the worker when it has no program."""
+    code = "import time\ndef f(x):\n    time.sleep(1.2)\n    return x + 1\n"
+    with ThreadPoolExecutor(1) as thread, Executor(slots=1, cache=0, limits=LIMITS) as executor:
+        judged = thread.submit(executor.run, [Job("1", code, "assert f(1) == 2\nassert f(2) == 3\n", "f")])
+        broker = psutil.Process(executor.health()["broker"])
+        while executor.health()["restarts"] < 8 and not judged.done():
+            end = time.monotonic() + 3.0
+            while time.monotonic() < end and not executor.health()["busy"]:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            for child in broker.children():
+                child.kill()
+        (verdict,) = judged.result()
+    assert verdict.status is Status.PASSED, verdict
+    assert verdict.attempts > 6
 
 
 def test_jobs_are_given_back_when_nothing_works_and_judged_when_it_does_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,69 @@ def test_nothing_that_tests_change_outlives_them() -> None:
                 wrong.append((name, verdicts[1].error))
     assert not wrong
     assert len(STATE) >= 40
+
+
+_DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for _ in range(60):
+            time.sleep(0.05)
+            DO
+    os._exit(0)
+os.wait()
+"""
+_ADD_KEY = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+#: What outlives even all processes of the tests' session.
+REMAINS = {
+    "a daemon": (_DAEMON.replace("DO", "open('left', 'w').close()"), "time.sleep(0.3)\nassert not os.listdir('.')"),
+    "shared memory": (
+        "import ctypes\nctypes.CDLL(None).shmget(99, 4096, 0o1666)",
+        "assert call.shmget(99, 0, 0) == -1",
+    ),
+    "semaphores": ("import ctypes\nctypes.CDLL(None).semget(99, 1, 0o1666)", "assert call.semget(99, 0, 0) == -1"),
+    "a queue": ("import ctypes\nctypes.CDLL(None).msgget(99, 0o1666)", "assert call.msgget(99, 0) == -1"),
+    "a key": (
+        f"import ctypes\nctypes.CDLL(None).syscall({_ADD_KEY}, b'user', b'left', b'x', 1, -4)",
+        f"assert call.syscall({_ADD_KEY + 1}, b'user', b'left', None, 0) == -1",
+    ),
+    "times of the folder": (
+        "import os\ntry: os.utime('.', (5, 5))\nexcept OSError: pass",
+        "assert os.stat('.').st_mtime != 5",
+    ),
+    "attributes of the folder": (
+        "import os\ntry: os.setxattr('.', 'user.left', b'x')\nexcept OSError: pass",
+        "assert 'user.left' not in os.listxattr('.')",
+    ),
+    "flags of the folder": (
+        "import fcntl, os\ntry: fcntl.ioctl(os.open('.', os.O_RDONLY), 0x40086602, b'@' + bytes(7))\n"
+        "except OSError: pass",
+        "import fcntl\ntry: flags = fcntl.ioctl(os.open('.', os.O_RDONLY), 0x80086601, bytes(8))\n"
+        "except OSError: flags = bytes(8)\nassert flags[0] & 64 == 0",
+    ),
+    "a port": (
+        "import os, socket\nif os.fork() == 0:\n    os.setsid()\n"
+        "    try: one = socket.create_server(('127.0.0.1', 4567))\n    except OSError: os._exit(0)\n"
+        "    time.sleep(5)\n    os._exit(0)",
+        "import socket\ntry:\n    with socket.create_server(('127.0.0.1', 4567)): pass\n"
+        "except PermissionError: pass\nassert f(2) == 3",
+    ),
+    "priority of all": (
+        "import os\ntry: os.setpriority(os.PRIO_USER, 0, 19)\nexcept OSError: pass",
+        f"assert os.nice(0) == {os.nice(0)}",
+    ),
+}
+
+
+@pytest.mark.parametrize("remains", REMAINS)
+def test_nothing_outlives_the_session_of_the_tests(executor: Executor, remains: str) -> None:
+    leave, notice = REMAINS[remains]
+    code = f"def f(n):\n    return n + 1  # {remains}\n"
+    wrecking = f"import time\n{leave}\nassert f(1) == 2\n"
+    noticing = f"import ctypes, os, time\ncall = ctypes.CDLL(None)\nassert f(1) == 2\n{notice}\n"
+    first, second = [executor.run([Job("job", code, tests, "f")])[0] for tests in (wrecking, noticing)]
+    assert (first.status, second.status) == (Status.PASSED, Status.PASSED), (first, second)
 
 
 CLEAN = [

@@ -194,6 +194,31 @@ def test_process_numbers_are_those_of_a_fresh_jail(jail: tuple[str, Executor]) -
     assert report(verdicts[1]) == report(verdicts[3])
 
 
+ABOVE = """
+import os
+def f(x):
+    above = [os.path.dirname(os.environ["HOME"])]
+    while above[-1] != "/":
+        above.append(os.path.dirname(above[-1]))
+    own = [place for place in above if os.stat(place).st_uid == os.stat(above[0]).st_uid and place.count("/") > 1]
+    return repr([[s.st_mtime_ns, s.st_ctime_ns, s.st_nlink] for s in map(os.stat, own)]) if x else 0
+"""
+
+
+def test_programs_that_agents_see_do_not_see_when_hidden_ones_end(jail: tuple[str, Executor]) -> None:
+    """A hidden program that leaves something could choose when its jail is replaced, and thus write a number."""
+    _, executor = jail
+    watching = Job("observer", ABOVE, TELLS, "f", shown=True)
+    (before,) = executor.run([watching])
+    for number in range(2):
+        body = "    import os\n    os.mkdir('d')\n    import numpy\n" if number else "    open('note', 'w').close()\n"
+        leaving = Job("hidden", f"def f(x):\n{body}    return x + 1\n", LEAVES, "f")
+        hidden, after = executor.run([leaving])[0], executor.run([watching])[0]
+        assert hidden.status is Status.PASSED
+        assert before.error.startswith("assert candidate(0) == 0: ValueError: [[") == (jail[0] == "bare")
+        assert after.error == before.error
+
+
 def test_programs_that_run_at_the_same_time_see_nothing_of_each_other(jail: tuple[str, Executor]) -> None:
     name, executor = jail
     hold = "held = b'x' * (120 << 20); __import__('time').sleep(2.0)"

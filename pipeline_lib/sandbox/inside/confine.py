@@ -54,7 +54,14 @@ def _refused(attempt: Callable[[], object]) -> bool:
     return False
 
 
-_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    22,
+    24,
+    36,
+    38,
+)
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 # Number of file rights by Landlock version; requesting a right that the kernel does not know is an error.
 _LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
@@ -78,6 +85,11 @@ def forbid_new_privileges() -> None:
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent dies; call it after any change of user."""
     _check(_libc.prctl(_SET_PDEATHSIG, 9, 0, 0, 0), "pdeathsig")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end."""
+    _check(_libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "child_subreaper")
 
 
 def hide_memory() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from itertools import islice
 from typing import Any
 
 from .values import BROKEN, BadValue
@@ -135,16 +136,26 @@ class Folder:
 
     def changes(self) -> list[Any]:
         """Return name, mode and content of what has changed since the last message; no content: it was removed."""
-        now = dict(_entries("", 0))
-        changed: list[Any] = [[name, 0, None] for name in self._known if name not in now]
-        for name, facts in now.items():
-            if self._known.get(name) != facts:
-                changed.append([name, facts[0], "" if stat.S_ISDIR(facts[0]) else _read(name)])
+        try:
+            now = dict(_entries("", 0))
+            changed: list[Any] = [[name, 0, None] for name in self._known if name not in now]
+            for name, facts in now.items():
+                if self._known.get(name) == facts:
+                    continue
+                try:
+                    content = "" if stat.S_ISDIR(facts[0]) else _read(name)
+                except PermissionError:
+                    content = _read_as_owner(name, facts[0])
+                    now[name] = _facts(os.lstat(name))
+                changed.append([name, facts[0], content])
+        except OSError as error:  # a thread removes files, or the folder cannot be read
+            raise BadValue("form", f"files that cannot be sent: {type(error).__name__}") from None
         self._known = now
         return changed
 
     def apply(self, changed: Any) -> None:
         """Apply the other side's changes; raises `BadValue` for input that `changes` does not return."""
+        mask = os.umask(0)
         try:
             for name, mode, content in changed:
                 parts = name.split("/")
@@ -153,15 +164,19 @@ class Folder:
                     or len(parts) > _DEEPEST_SENT
                 ):
                     raise BadValue("form", "not a name below the folder")
-                if content is None:
+                if not all(_is_alike("/".join(parts[:depth]), stat.S_IFDIR) for depth in range(1, len(parts))):
+                    raise BadValue("form", "a file below what is no folder")
+                if content is None or not _is_alike(name, mode):
                     _remove_tree(name)
-                elif stat.S_ISDIR(mode):
-                    os.makedirs(name, exist_ok=True)
-                else:
+                if content is not None and stat.S_ISDIR(mode):
+                    os.makedirs(name, 0o755, exist_ok=True)
+                elif content is not None:
                     self._write(name, mode, _bytes(content))
             self._known = dict(_entries("", 0))
         except (*BROKEN, OSError) as error:
             raise BadValue("form", f"not a change of files: {type(error).__name__}") from None
+        finally:
+            os.umask(mask)
 
     def _write(self, name: str, mode: int, content: bytes) -> None:
         known = dict(_entries("", 0))
@@ -171,7 +186,7 @@ class Folder:
         if name in known:
             os.chmod(name, 0o600)
         # The same inode as before: a process may have a database open.
-        number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode & 0o777 | 0o600)
         with os.fdopen(number, "wb") as file:
             file.write(content)
         os.chmod(name, mode & 0o777)
@@ -179,17 +194,31 @@ class Folder:
 
 def _entries(below: str, depth: int) -> Any:
     """Yield path and facts of every regular file and folder: mode, size, and what changes with the content."""
-    with os.scandir(below or ".") as found:
-        for count, entry in enumerate(found):
-            facts = entry.stat(follow_symlinks=False)
-            if count >= MOST_SENT or depth >= _DEEPEST_SENT:
-                raise BadValue("size", "more files than can be sent")
-            path = below + entry.name
-            if stat.S_ISDIR(facts.st_mode):
-                yield path, (facts.st_mode, 0)
-                yield from _entries(path + "/", depth + 1)
-            elif stat.S_ISREG(facts.st_mode) and not entry.name.endswith(_TRANSIENT):
-                yield path, (facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    try:
+        with os.scandir(below or ".") as found:
+            inside = [(entry.name, entry.stat(follow_symlinks=False)) for entry in islice(found, MOST_SENT + 1)]
+    except PermissionError:
+        return  # neither side can see what is in this folder
+    if len(inside) > MOST_SENT or (inside and depth >= _DEEPEST_SENT):
+        raise BadValue("size", "more files than can be sent")
+    for name, facts in inside:
+        if stat.S_ISDIR(facts.st_mode):
+            yield below + name, (stat.S_IFDIR, 0)
+            yield from _entries(below + name + "/", depth + 1)
+        elif stat.S_ISREG(facts.st_mode) and not name.endswith(_TRANSIENT):
+            yield below + name, _facts(facts)
+
+
+def _facts(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _is_alike(name: str, mode: int) -> bool:
+    """Return whether there is nothing of that name, or a file or folder as ``mode`` says."""
+    try:
+        return stat.S_IFMT(os.lstat(name).st_mode) == stat.S_IFMT(mode)
+    except FileNotFoundError:
+        return True  # a folder above it is missing, too, if that was removed
 
 
 def _bytes(content: str) -> bytes:
@@ -203,6 +232,17 @@ def _read(name: str) -> str:
 
     with open(name, "rb") as file:
         return binascii.b2a_base64(file.read(), newline=False).decode("ascii")
+
+
+def _read_as_owner(name: str, mode: int) -> str:
+    """Return the content of a file whose mode forbids its owner to read it; nothing where modes cannot be changed."""
+    os.chmod(name, 0o600)
+    try:
+        return _read(name)
+    except PermissionError:
+        return ""
+    finally:
+        os.chmod(name, stat.S_IMODE(mode))
 
 
 def _remove_tree(name: str) -> None:
