@@ -225,7 +225,11 @@ class Raised:
         if any(name in _ENDS and name not in tests for name in self.names):
             kind: type[Exception] | None = RuntimeError  # as in a generator (PEP 479): it would end an iteration
         else:
-            kind = _nearest([self.names[0]], space) or _nearest(self.names[1:], space)
+            kind = _nearest([self.names[0]], space)
+            # A class of the program from which its class derives is not one that the tests define later.
+            later = {f"program.{name}" for name in re.findall(r"\bclass\s+(\w+)", tests)}
+            bases = [name for name in self.names[1:] if name not in later]
+            kind = kind or _nearest(bases, space)
         if kind is None:
             return CallFailed("error", self.describe())
         error = _make(kind, (self.text,) if self.args is None else self.args, self.text)

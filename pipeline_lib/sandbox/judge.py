@@ -37,6 +37,7 @@ class Ended(BaseException):
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise Ended
 
 
@@ -82,7 +83,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     except (BrokenPipeError, ConnectionResetError, Ended):
         return
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would interrupt the clean-up
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # nor the first one, if the end has another reason
         workers.close()
 
 

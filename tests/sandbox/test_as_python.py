@@ -102,6 +102,45 @@ AS_PYTHON = {
         "import json\ncaught = 0\nfor kind in (json.JSONDecodeError, KeyError):\n    try:\n        f(1)\n"
         "    except kind:\n        caught += 1\nassert caught == 2",
     ),
+    "an exception of io": (
+        "def f(x):\n    open(x, 'w').read()\n",
+        "import io\ncaught = 0\nfor kind in (io.UnsupportedOperation, OSError, ValueError):\n    try:\n        f('a')\n"
+        "    except kind:\n        caught += 1\nassert caught == 3",
+    ),
+    "an exception with a base that the tests define, too": (
+        "class B(Exception):\n    pass\nclass E(B, KeyError):\n    pass\ndef f(x):\n    raise E\n",
+        "class B(Exception):\n    pass\ncaught = None\ntry:\n    f(1)\nexcept B:\n    caught = B\n"
+        "except KeyError:\n    caught = KeyError\nassert caught is KeyError",
+    ),
+    "an exception that is caught as a base that the tests define, too": (
+        "class B(Exception):\n    pass\nclass E(B):\n    pass\ndef f(x):\n    raise E\n",
+        "class B(Exception):\n    pass\ncaught = False\ntry:\n    f(1)\nexcept B:\n    caught = True\nassert caught",
+    ),
+    "times with a time zone": (
+        "from datetime import timedelta\ndef f(time, zone):\n    return time.astimezone(zone) + timedelta(hours=1)\n",
+        "from datetime import datetime, timezone\nfrom zoneinfo import ZoneInfo\nberlin = ZoneInfo('Europe/Berlin')\n"
+        "moved = f(datetime(2024, 10, 26, 23, tzinfo=timezone.utc), berlin)\n"
+        "assert moved == datetime(2024, 10, 27, 2, tzinfo=berlin)\nassert moved.utcoffset().seconds == 7200\n"
+        "assert f(moved, timezone.utc) == datetime(2024, 10, 27, 1, tzinfo=timezone.utc)\n"
+        "assert moved.tzinfo is berlin",
+    ),
+    "the second of two equal times": (
+        "def f(time):\n    return time.replace(fold=1)\n",
+        "from datetime import datetime\nfrom zoneinfo import ZoneInfo\n"
+        "later = f(datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo('Europe/Berlin')))\n"
+        "assert later.fold == 1\nassert later.utcoffset().seconds == 3600",
+    ),
+    "a time zone that the program made up": (
+        "import io\nfrom datetime import datetime\nfrom zoneinfo import ZoneInfo\n"
+        "def f(x):\n    with open('/usr/share/zoneinfo/Asia/Tokyo', 'rb') as file:\n"
+        "        zone = ZoneInfo.from_file(file, key='Europe/Berlin')\n    return datetime(2024, 7, 1, tzinfo=zone)\n",
+        "from datetime import datetime\nfrom zoneinfo import ZoneInfo\n"
+        "assert f(1) == datetime(2024, 7, 1, tzinfo=ZoneInfo('Europe/Berlin'))",
+    ),
+    "files of the standard library": (
+        "import importlib.resources\ndef f(x):\n    return (importlib.resources.files('json') / x).is_file()\n",
+        "assert f('__init__.py')",
+    ),
     "tests that lower a hard limit": (
         SAME,
         "import resource\nresource.setrlimit(resource.RLIMIT_AS, (800 << 20, 800 << 20))\nassert f(1) == 1",
@@ -200,6 +239,10 @@ LOWER = {
     "thread numbers": ("import threading\ndef f(x):\n    return threading.get_native_id()\n", "assert f(1) > 0"),
     "priorities": ("import os\ndef f(x):\n    return os.nice(x)\n", "assert f(0) >= -20"),
     "load": ("import os\ndef f(x):\n    return len(os.getloadavg())\n", "assert f(1) == 3"),
+    "change the working folder": (
+        "import os\ndef f(x):\n    os.mkdir(x)\n    os.chdir(x)\n    return x\n",
+        "import os\nassert f('a') == os.path.basename(os.getcwd())",
+    ),
     "set the times of files": (
         "import os\ndef f(x):\n    open('a', 'w').close()\n    os.utime('a', (x, x))\n"
         "    return os.stat('a').st_mtime\n",

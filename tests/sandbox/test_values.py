@@ -134,7 +134,7 @@ def test_iterators_and_views() -> None:
         *(object(), len, int, lambda: 0, slice([]), [object()], {1: print}),
         *(Sly(5), [Sly(5)], Colour.RED, type("S", (str,), {})("abc"), type("L", (list,), {})([1, 2]), numpy.str_("ab")),
         *(defaultdict(int, a=1), numpy.int64(4), numpy.float64(0.5), numpy.array([[1, 2]])),
-        datetime(2024, 1, 2, tzinfo=ZoneInfo("UTC")),
+        *(datetime(2024, 1, 2, tzinfo=ZoneInfo.no_cache("UTC")), ZoneInfo.no_cache("Europe/Berlin")),
     ],
 )
 def test_what_cannot_leave(value: Any) -> None:
@@ -257,6 +257,7 @@ def test_dates_are_plain() -> None:
     for value in (
         *(date(2024, 2, 29), datetime(2024, 1, 2, 3, 4, 5, 6), time(1, 2, 3, 4), timedelta(days=-1, seconds=5)),
         *(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=east), time(1, tzinfo=east)),
+        *(datetime(2024, 1, 2, tzinfo=ZoneInfo("Asia/Tokyo"), fold=1), time(2, fold=1), UTC, east, ZoneInfo("UTC")),
     ):
         assert there_and_back(value) == value
         assert repr(there_and_back(value)) == repr(value)
@@ -266,7 +267,15 @@ def test_dates_are_plain() -> None:
         {"timedelta": [10**30]},
         {"time": [1.5]},
         {"date": [1, 1, 1, 0]},
-        {"time": [1, 1, 1, 1, 10**15]},
+        {"time": [1, 1, 1, 1, 0, 10**15]},
+        {"time": [1, 1, 1, 1, 2]},
+        {"timedelta": [1, 1, 1, "UTC"]},
+        {"timezone": [10**15]},
+        {"timezone": []},
+        *(
+            {"ZoneInfo": [name]}
+            for name in ("", "Europe", "../zoneinfo/UTC", "/etc/passwd", "Europe\0", "no", "x" * 10**5)
+        ),
     ):
         with pytest.raises(BadValue):
             values.decode(form)

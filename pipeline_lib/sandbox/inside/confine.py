@@ -54,14 +54,8 @@ def _refused(attempt: Callable[[], object]) -> bool:
     return False
 
 
-_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = (
-    1,
-    4,
-    22,
-    24,
-    36,
-    38,
-)
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING = 1, 4, 22, 24
+_SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = 36, 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 # Number of file rights by Landlock version; requesting a right that the kernel does not know is an error.
 _LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}

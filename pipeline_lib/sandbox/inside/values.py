@@ -35,17 +35,19 @@ BASES = (*FIXED_BASES, *sorted(CELLS - {array.array}, key=lambda kind: kind.__na
 _PLAIN_TYPES = (
     *(("decimal", "Decimal"), ("fractions", "Fraction")),
     *(("collections", name) for name in ("deque", *MAPPINGS)),
-    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta")),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    ("zoneinfo", "ZoneInfo"),
 )
 TIMES = {
     "date": ("year", "month", "day"),
-    "datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond"),
-    "time": ("hour", "minute", "second", "microsecond"),
+    "datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond", "fold"),
+    "time": ("hour", "minute", "second", "microsecond", "fold"),
     "timedelta": ("days", "seconds", "microseconds"),
 }
 CONSTANTS = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
 _LEAF_TYPES = (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))
-_LEAF_NAMES = ("Decimal", "Fraction", *TIMES)
+_ZONES = ("timezone", "ZoneInfo")
+_LEAF_NAMES = ("Decimal", "Fraction", *TIMES, *_ZONES)
 LEAF_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_LEAF_NAMES)
 _ENDS = {int, type(None)}
 BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
@@ -159,20 +161,43 @@ def make_array(code: Any, items: Any) -> array.array[Any]:
     return array.array(code, items)
 
 
-def zone_of(value: Any) -> list[int] | None:
-    """Return the offset of a time from UTC in microseconds as a list of one, empty for a time without a zone.
+def zone_of(value: Any) -> list[int | str] | None:
+    """Return the time zone of a time, or that ``value`` is, as a list of one, empty for a time without one.
 
-    None stands for a time zone without a plain form.
+    It is an offset from UTC in microseconds, or a name.  None stands for a time zone without a plain form.
     """
-    zone = getattr(value, "tzinfo", None)
+    zone = value if stdlib_name(type(value)) in _ZONES else getattr(value, "tzinfo", None)
     if zone is None:
         return []
     import datetime
 
+    if stdlib_name(type(zone)) == "ZoneInfo":
+        return [zone.key] if _is_of_machine(zone) else None
     if type(zone) is not datetime.timezone:
         return None
     ahead = zone.utcoffset(None)
     return [ahead // datetime.timedelta(microseconds=1)] if repr(datetime.timezone(ahead)) == repr(zone) else None
+
+
+def _is_of_machine(zone: Any) -> bool:
+    """Return whether a ``ZoneInfo`` is the one that its name gives everywhere."""
+    try:
+        return type(zone.key) is str and type(zone)(zone.key) is zone
+    except (*BROKEN, OSError):
+        return False
+
+
+def _zone(part: Any) -> Any:
+    """Return the time zone of `zone_of`; raises one of `BROKEN` or `BadValue` for other input."""
+    import datetime
+    import zoneinfo
+
+    if type(part) is not str:
+        return datetime.timezone(datetime.timedelta(microseconds=_integer(part)))
+    try:
+        return zoneinfo.ZoneInfo(part)
+    except OSError:
+        raise BadValue("form", "not a time zone") from None
 
 
 def stdlib_name(kind: type) -> str | None:
@@ -259,6 +284,8 @@ def _encode_other(value: Any, kind: type, depth: int) -> Any:
         refuse_attributes(value)
         return {name: [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
     zone = zone_of(value) if name in TIMES else None
+    if name in _ZONES and (zone := zone_of(value)) is not None:
+        return {name: zone}
     if name in TIMES and zone is not None:
         return {name: [getattr(value, part) for part in TIMES[name]] + zone}
     named = fields_of(kind)
@@ -326,11 +353,14 @@ def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
     if tag in TIMES:
         import datetime
 
-        parts = [_integer(part) for part in body]
-        if len(parts) == len(TIMES[tag]) + 1 and tag in ("datetime", "time"):
-            zone = datetime.timezone(datetime.timedelta(microseconds=parts.pop()))
-            return getattr(datetime, tag)(*parts, tzinfo=zone)
-        return getattr(datetime, tag)(*parts)
+        parts = [_integer(part) for part in body[: len(TIMES[tag])]]
+        rest = [_zone(part) for part in body[len(parts) :]]
+        if tag not in ("datetime", "time"):
+            return getattr(datetime, tag)(*parts, *rest)
+        return getattr(datetime, tag)(*parts[:-1], *rest, fold=parts[-1])
+    if tag in _ZONES:
+        (part,) = body
+        return _zone(part)
     if tag == "deque":
         return collections.deque([_decode(item, depth) for item in body[0]], body[1])
     items = [_decode(item, depth) for item in body]

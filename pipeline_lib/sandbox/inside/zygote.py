@@ -243,14 +243,21 @@ def redirect_to_dev_null() -> None:
 
 
 def move_packages(stdlib: str) -> None:
-    """Let loaded packages find their modules in ``stdlib``, which programs can read."""
+    """Let loaded packages find their modules and files in ``stdlib``, which programs can read."""
     before = os.__file__.rpartition("/")[0]
+
+    def moved(place: Any) -> Any:
+        inside = isinstance(place, str) and place.startswith(before + "/")
+        return stdlib + place.removeprefix(before) if inside else place
+
     for module in list(sys.modules.values()):
         if hasattr(module, "__path__"):
-            places = list(module.__path__)
-            module.__path__ = [
-                stdlib + place.removeprefix(before) if place.startswith(before + "/") else place for place in places
-            ]
+            module.__path__ = [moved(place) for place in module.__path__]
+        if hasattr(module, "__file__"):
+            module.__file__ = moved(module.__file__)
+        loader: Any = getattr(module, "__loader__", None)
+        if hasattr(loader, "path"):
+            loader.path = moved(loader.path)
 
 
 def confine_self(config: dict[str, Any]) -> None:
