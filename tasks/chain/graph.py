@@ -152,6 +152,10 @@ def ask(project: Path, *arguments: str) -> str:
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).partition("Having any troubles?")[0].strip()
         words = words.removeprefix("ERROR: ").removeprefix("unexpected error - ")
+        if (
+            not words and done.returncode > 0 and "--quiet" in arguments
+        ):  # which silences the reason, too: another run holds the files
+            return ask(project, *(argument for argument in arguments if argument != "--quiet"))
         raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words or ended(done.returncode)}")
     return done.stdout
 

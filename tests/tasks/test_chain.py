@@ -103,9 +103,16 @@ def test_a_copy_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pyte
         chain.ask(tmp_path, "status", "--json")
 
 
-def test_a_killed_dvc_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "dvc.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", r"dvc repro --quiet: killed by signal 9 \(SIGKILL\)"),
+        ("import sys; sys.exit(255 if '--quiet' in sys.argv else 'ERROR: it is busy')", "dvc repro: it is busy"),
+    ],
+)
+def test_a_dvc_that_says_nothing_is_told_in_words(tmp_path: Path, does: str, words: str) -> None:
+    (tmp_path / "dvc.py").write_text(does)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    with pytest.raises(chain.ChainError, match=r"dvc status --json: killed by signal 9 \(SIGKILL\)"):
-        chain.ask(tmp_path, "status", "--json")
+    with pytest.raises(chain.ChainError, match=words):
+        chain.ask(tmp_path, "repro", "--quiet")
