@@ -286,6 +286,15 @@ def test_what_is_lower_than_in_plain_python_is_named(name: str, jail: tuple[str,
         assert verdict.error
 
 
+@pytest.mark.parametrize("called", ["E()", "E", "[E()]", "(E(),)", "{1: E()}"])
+def test_a_class_that_says_it_is_every_class_is_refused_in_words(called: str, jail: tuple[str, Executor]) -> None:
+    meta = "class M(type):\n    def __eq__(self, other):\n        return True\n    __hash__ = type.__hash__\n"
+    code = f"{meta}class E(metaclass=M):\n    pass\ndef f(x):\n    return {called}\n"
+    (verdict,) = jail[1].run([Job("job", code, "assert f(1) == 2", "f")])
+    assert verdict.status is Status.FAILED
+    assert "the class E defines how its objects are recognised; it cannot be sent" in verdict.error
+
+
 def test_changes_of_files_go_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     for folder in (outside, inside):

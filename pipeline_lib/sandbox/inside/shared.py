@@ -62,11 +62,14 @@ def is_shared(holder: list[Any]) -> bool:
     return False
 
 
+_FIXED = frozenset({tuple, frozenset})  # not a tuple: a metaclass may define ``==``
+
+
 def is_immutable(value: Any, depth: int = 0) -> bool:
     """Return whether a value is plain and nothing in it can change."""
     if type(value) in _ATOMS or values.is_leaf(value):
         return True
-    if depth > _DEEPEST or (type(value) not in (tuple, frozenset) and values.fields_of(type(value)) is None):
+    if depth > _DEEPEST or (type(value) not in _FIXED and values.fields_of(type(value)) is None):
         return False
     return all(is_immutable(item, depth + 1) for item in value)
 

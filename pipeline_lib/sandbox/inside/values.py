@@ -45,7 +45,7 @@ TIMES = {
     "timedelta": ("days", "seconds", "microseconds"),
 }
 CONSTANTS = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
-_LEAF_TYPES = (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))
+_LEAF_TYPES = frozenset({*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values())})
 _ZONES = ("timezone", "ZoneInfo")
 _LEAF_NAMES = ("Decimal", "Fraction", *TIMES, *_ZONES)
 LEAF_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_LEAF_NAMES)
@@ -246,9 +246,9 @@ def encode(value: Any, depth: int = 0) -> Any:
         return {"tuple": [encode(item, depth) for item in value]}
     if kind is dict:
         return {"dict": [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
-    if kind in (set, frozenset):
+    if kind is set or kind is frozenset:  # not with ``in``: a metaclass may define ``==``
         return {kind.__name__: [encode(item, depth) for item in value]}
-    if kind in (bytes, bytearray):
+    if kind is bytes or kind is bytearray:
         return {kind.__name__: value.hex()}
     if kind is complex:
         return {"complex": [value.real, value.imag]}
