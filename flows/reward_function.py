@@ -10,6 +10,7 @@ Status 1 if the audit refuses the reward.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ def run(asked: argparse.Namespace) -> AuditResult:
     # It loads torch, which `--help` and a wrong argument can do without.
     from pipeline_lib.assembly.reward_functions import audit_reward
     from pipeline_lib.audit.functions import RewardFunctionError
+    from pipeline_lib.policies.policy import PolicyError
 
     try:
         return audit_reward(
@@ -76,7 +78,7 @@ def run(asked: argparse.Namespace) -> AuditResult:
             longest=asked.longest,
             limit=asked.limit,
         )
-    except RewardFunctionError as error:
+    except (RewardFunctionError, PolicyError) as error:
         raise ArgumentError(str(error)) from None
 
 
@@ -97,7 +99,8 @@ def main() -> None:
     """Print the audit: status 0 if the reward may be trained on, 1 if not, 2 if something given is wrong."""
     asked = parser().parse_args()
     with explained():
-        found = run(asked)
+        with contextlib.redirect_stdout(sys.stderr):  # what functions print is no part of the result
+            found = run(asked)
         if asked.json:
             print(json.dumps(found.to_json(), indent=1))
         else:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.audit.examiner import Progress
-from pipeline_lib.audit.functions import MOST_ROWS, Row, audit_functions, metric_of, read_rows, scorers
+from pipeline_lib.audit.functions import (
+    MOST_ROWS,
+    RewardFunctionError,
+    Row,
+    audit_functions,
+    metric_of,
+    read_rows,
+    scorers,
+)
 from pipeline_lib.audit.result import AuditResult
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.threads import right_threads
@@ -67,8 +75,9 @@ def audit_reward(
     ):
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"{name} is {value!r}; it must be an integer from {least} to {most}")
-    given = problems.to_dict("records") if hasattr(problems, "columns") and hasattr(problems, "to_dict") else problems
-    every = read_rows(given, prompt)
+    if reward_range is not None and not reward_range[0] < reward_range[1]:
+        raise RewardFunctionError(f"reward_range is {reward_range!r}; the first must be less than the second")
+    every = read_rows(problems, prompt)
     chosen = min(limit, len(every))
     rows = [every[place * len(every) // chosen] for place in range(chosen)]
 

@@ -8,7 +8,10 @@ ones are then searched (`pipeline_lib.audit.search`), and a pretrained model may
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import copy
+import functools
 import importlib
 import inspect
 import json
@@ -16,16 +19,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pipeline_lib import storage
-from pipeline_lib.audit.edits import returning, spoiled, words_of
+from pipeline_lib.audit.edits import returning, words_of
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
-from pipeline_lib.audit.ladder import UNDONE
+from pipeline_lib.audit.ladder import UNDONE, form
 from pipeline_lib.audit.preflight import Played, preflight
 from pipeline_lib.audit.result import AuditResult, Check, Rung, Status, conclude
 from pipeline_lib.environment_api.environment import Environment, Outcome
@@ -44,8 +48,11 @@ _SIZE, _ABSURD = "characters", 4
 #: Columns of problems that are taken for the prompt, if none is named.
 _PROMPTS = ("prompt", "question", "problem", "input")
 
-#: The signature of a rubric: one completion at a time.
-_SINGLE = ("completion", "prompt", "answer", "state", "info", "task")
+#: A word, a number or a mark.
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+#: What TRL's trainers give to functions that ask for it, besides columns.
+_TRAINERS: Mapping[str, Any] = {"log_extra": lambda *_: None, "log_metric": lambda *_: None}
 
 
 class RewardFunctionError(ValueError):
@@ -95,7 +102,7 @@ def read_rows(source: str | Path | Iterable[Any], prompt: str | None = None) -> 
             raise RewardFunctionError(str(error)) from None
     else:
         try:
-            given = list(source)
+            given = list(_records(source))
         except TypeError:
             raise RewardFunctionError(f"problems is {source!r}; it must be a file, or rows by column") from None
         if given and all(isinstance(row, Row) for row in given):
@@ -113,12 +120,20 @@ def read_rows(source: str | Path | Iterable[Any], prompt: str | None = None) -> 
                 f"{place}: there is no column {prompt or 'prompt'!r}; name the column of the prompt, one of: "
                 f"{', '.join(map(str, cells))}"
             )
-        value = cells[name]
+        value = cells[name].tolist() if isinstance(cells[name], np.ndarray) else cells[name]
         messages = isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value)
         if not messages and not isinstance(value, str):
             raise RewardFunctionError(f"{place}: {name} is {value!r}; it must be a text or a list of messages")
-        rows.append(Row(place, value, {key: cell for key, cell in cells.items() if key != name}))
+        rows.append(Row(place, value, {str(key): cell for key, cell in cells.items() if key != name}))
     return rows
+
+
+def _records(source: Any) -> Iterable[Any]:
+    """Return the rows of a data frame of pandas or Polars, or of a table of Arrow; anything else as it is."""
+    for how, options in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):
+        if hasattr(source, "columns") and hasattr(source, how):
+            return getattr(source, how)(*options)
+    return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +144,18 @@ class Scorer:
         name: what it is called.
         function: a callable; `score` knows both signatures.
         weight: its share in a sum.
+        objects: further arguments, which a rubric gives to its functions (``parser``).
     """
 
     name: str
     function: Callable[..., Any]
     weight: float = 1.0
+    objects: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def single(self) -> bool:
+        """Whether it gets one completion at a time, as in a rubric, where a failure counts as 0."""
+        return "completion" in self._parameters()[0]
 
     def score(self, rows: Sequence[Row], texts: Sequence[str]) -> tuple[list[float | None], dict[int, str]]:
         """Return a score per text, None if the function abstains or fails, and what it raised, by position.
@@ -145,7 +167,7 @@ class Scorer:
             return self._call(rows, texts), {}
         except RewardFunctionError:
             raise
-        except Exception:  # whatever a user's function raises: find out for which of the texts
+        except (Exception, SystemExit):  # whatever a user's function raises: find out for which of the texts
             found: list[float | None] = []
             raised: dict[int, str] = {}
             for place, (row, text) in enumerate(zip(rows, texts, strict=True)):
@@ -153,72 +175,109 @@ class Scorer:
                     found += self._call([row], [text])
                 except RewardFunctionError:
                     raise
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     found.append(None)
                     raised[place] = f"{type(error).__name__}: {error}"
             return found, raised
 
     def _call(self, rows: Sequence[Row], texts: Sequence[str]) -> list[float | None]:
-        accepted, anything = _parameters(self.function)
+        accepted, anything = self._parameters()
         completions = [row.spoken(text) for row, text in zip(rows, texts, strict=True)]
         if "completion" in accepted:
             calls = [
                 self.function(**self._chosen(accepted, anything, _single(row, completion), row))
                 for row, completion in zip(rows, completions, strict=True)
             ]
-            values: Any = asyncio.run(_gathered(calls)) if any(map(inspect.isawaitable, calls)) else calls
-        else:
-            names = dict.fromkeys(name for row in rows for name in row.columns)
-            given = {name: [row.columns.get(name) for row in rows] for name in names}
-            given |= {"prompts": [row.prompt for row in rows], "completions": completions}
-            values = self.function(**self._chosen(accepted, anything, given, rows[0]))
-            if inspect.isawaitable(values):
-                values = asyncio.run(_awaited(values))
-        return self._numbers(values, len(rows))
+            return self._numbers(_finished(_gathered(calls)) if any(map(inspect.isawaitable, calls)) else calls, rows)
+        names = dict.fromkeys(name for row in rows for name in row.columns)
+        given = {name: [_own(row.columns.get(name)) for row in rows] for name in names}
+        given |= {"prompts": [_own(row.prompt) for row in rows], "completions": completions}
+        if anything or "completion_ids" in accepted:  # without a tokenizer: a number for every word or mark
+            given["completion_ids"] = [[len(token) for token in _TOKEN.findall(text)] for text in texts]
+        given |= {name: value for name, value in _TRAINERS.items() if name in accepted}
+        values = self.function(**self._chosen(accepted, anything, given, rows[0]))
+        return self._numbers(_finished(values) if inspect.isawaitable(values) else values, rows)
+
+    def _parameters(self) -> tuple[dict[str, bool], bool]:
+        """Return the names of the parameters, with whether each has to be given, and whether it takes any others."""
+        try:
+            found = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            raise RewardFunctionError(
+                f"{self.name} does not say which arguments it takes; wrap it in a function"
+            ) from None
+        for p in found:
+            if p.kind is p.POSITIONAL_ONLY:
+                raise RewardFunctionError(f"{self.name} takes {p.name!r} by position only; trainers give it by name")
+        named = {p.name: p.default is p.empty for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+        return named, any(p.kind is p.VAR_KEYWORD for p in found)
 
     def _chosen(
         self, accepted: Mapping[str, bool], anything: bool, given: Mapping[str, Any], row: Row
     ) -> dict[str, Any]:
+        given = {**given, **self.objects}
         if missing := [name for name, needed in accepted.items() if needed and name not in given]:
             raise RewardFunctionError(
                 f"{self.name} needs {missing[0]!r}, which is no column of the problems ({', '.join(row.columns)})"
             )
         return {name: value for name, value in given.items() if anything or name in accepted}
 
-    def _numbers(self, values: Any, count: int) -> list[float | None]:
+    def _numbers(self, values: Any, rows: Sequence[Row]) -> list[float | None]:
         try:
-            found = [None if value is None else float(value) for value in values]
-        except (TypeError, ValueError):
+            found = [
+                None if value is None else _number(value)
+                for value in ([] if isinstance(values, str | Mapping) else values)
+            ]
+        except (TypeError, ValueError, OverflowError):
             found = []
-        if len(found) != count:
-            raise RewardFunctionError(
-                f"{self.name} returned {str(values)[:80]!r} for {count} completions; it must return a list with a "
-                "number or None for each"
-            )
+        if len(found) != len(rows):
+            if self.single:
+                shown, wanted = values[0], "a completion; it must return a number or None"
+            else:
+                shown = values
+                wanted = f"{len(rows)} completions; it must return a list with a number or None for each"
+            raise RewardFunctionError(f"{self.name} returned {str(shown)[:80]!r} for {wanted}")
         return found
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:
-    """Return the names of the parameters, with whether each has to be given, and whether it takes any others."""
-    found = inspect.signature(function).parameters.values()
-    named = {p.name: p.default is p.empty for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    return named, any(p.kind is p.VAR_KEYWORD for p in found)
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError("a text is no number, also if it looks like one: trainers do not take it")
+    return float(value)
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of a cell, since functions may change what they get."""
+    return value if isinstance(value, str | int | float | None) else copy.deepcopy(value)
 
 
 def _single(row: Row, completion: Any) -> dict[str, Any]:
     """Return the arguments of a rubric's function for one completion."""
-    given = {**row.columns, "prompt": row.prompt, "completion": completion}
+    columns = {name: _own(value) for name, value in row.columns.items()}
     defaults: dict[str, Any] = {"answer": "", "info": {}, "task": "default"}
-    given = {**defaults, **given}
+    given = {**defaults, **columns, "prompt": _own(row.prompt), "completion": completion}
     return {**given, "state": dict(given)}
 
 
 async def _gathered(calls: Sequence[Any]) -> list[Any]:
-    return [await call if inspect.isawaitable(call) else call for call in calls]
+    async def one(call: Any) -> Any:
+        return await call if inspect.isawaitable(call) else call
+
+    return list(await asyncio.gather(*map(one, calls)))
 
 
-async def _awaited(call: Any) -> Any:
-    return await call
+def _finished(call: Any) -> Any:
+    """Return what an awaitable gives: in a notebook, whose loop is already running, from another thread."""
+
+    async def waited() -> Any:
+        return await call
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(waited())
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, waited()).result()
 
 
 def scorers(given: Any, weights: Sequence[float] | None = None) -> list[Scorer]:
@@ -235,25 +294,37 @@ def scorers(given: Any, weights: Sequence[float] | None = None) -> list[Scorer]:
     several = isinstance(given, Iterable) and not isinstance(given, str) and not callable(given)
     for one in list(given) if several else [given]:
         named = load(one) if isinstance(one, str) else one
-        functions = list(getattr(named, "funcs", None) or [named])
-        own = list(getattr(named, "weights", None) or [1.0] * len(functions))
-        for function, weight in zip(functions, own, strict=True):
-            if not callable(function):
-                raise RewardFunctionError(f"{function!r} is no function")
-            found.append(Scorer(_name(function), function, float(weight)))
+        for rubric in getattr(named, "rubrics", None) or [named]:
+            functions = list(_either(rubric, "funcs", "reward_funcs") or [rubric])
+            own = list(_either(rubric, "weights", "reward_weights") or [1.0] * len(functions))
+            if len(own) != len(functions):
+                raise RewardFunctionError(f"the rubric has {len(own)} weights for {len(functions)} functions")
+            objects = dict(getattr(rubric, "class_objects", None) or {})
+            for function, weight in zip(functions, own, strict=True):
+                if not callable(function):
+                    raise RewardFunctionError(f"{function!r} is no function")
+                found.append(Scorer(_name(function), function, float(weight), objects))
     if not found:
         raise RewardFunctionError("there is no reward function")
     if weights is not None and len(weights) != len(found):
         raise RewardFunctionError(f"{len(weights)} weights were given for {len(found)} functions")
     names = Counter(scorer.name for scorer in found)
+    chosen = [scorer.weight for scorer in found] if weights is None else [float(weight) for weight in weights]
+    if not np.isfinite(chosen).all():
+        raise RewardFunctionError(f"the weights are {chosen}; they must be finite numbers")
     return [
-        Scorer(
-            scorer.name if names[scorer.name] == 1 else f"{scorer.name} {number}",
-            scorer.function,
-            scorer.weight if weights is None else float(weights[number - 1]),
+        replace(
+            scorer,
+            name=scorer.name if names[scorer.name] == 1 else f"{scorer.name} {number}",
+            weight=chosen[number - 1],
         )
         for number, scorer in enumerate(found, 1)
     ]
+
+
+def _either(rubric: Any, name: str, former: str) -> Any:
+    """Return an attribute of a rubric, which verifiers before 0.1.8 called otherwise."""
+    return getattr(rubric, name, None) or getattr(rubric, former, None)
 
 
 def load(name: str) -> Any:
@@ -269,6 +340,8 @@ def load(name: str) -> Any:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise RewardFunctionError(f"{name}: there is no module {error.name}; start where it can be imported") from None
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
+        raise RewardFunctionError(f"{name}: {module} cannot be imported ({type(error).__name__}: {error})") from None
     for part in wanted.split("."):
         if not hasattr(found, part):
             raise RewardFunctionError(f"{name}: {module} has no {wanted}")
@@ -277,7 +350,14 @@ def load(name: str) -> Any:
 
 
 def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
+    return str(getattr(_inner(function), "__name__", type(function).__name__))
+
+
+def _inner(function: Any) -> Any:
+    """Return the function in a partial one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def metric_of(given: Any) -> Scorer:
@@ -294,19 +374,37 @@ def metric_of(given: Any) -> Scorer:
     if isinstance(given, str):
         how, _, column = given.partition(":")
         if how in _METRICS and column:
-            judge = _METRICS[how]
-
-            def built_in(completion: Any, state: Mapping[str, Any]) -> float:
-                if column not in state:
-                    raise RewardFunctionError(f"metric {given}: the problems have no column {column!r}")
-                text = completion if isinstance(completion, str) else completion[-1]["content"]
-                return float(judge(text, str(state[column])))
-
-            return Scorer(given, built_in)
+            return _Comparison(given, _METRICS[how], column=column)
     found = load(given) if isinstance(given, str) else given
     if not callable(found):
         raise RewardFunctionError(f"metric {given!r} is no function; name one, or equals:, contains: or last:COLUMN")
     return Scorer(_name(found), found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison(Scorer):
+    """A metric that compares a text with a column; ``function`` gets both."""
+
+    column: str = ""
+
+    def score(self, rows: Sequence[Row], texts: Sequence[str]) -> tuple[list[float | None], dict[int, str]]:
+        """Return 1 for every text that the comparison holds for, else 0.
+
+        Raises:
+            RewardFunctionError: there is no such column.
+        """
+        for row in rows:
+            value = row.columns.get(self.column)
+            if value is None or value != value:
+                raise RewardFunctionError(
+                    f"{row.id}: there is nothing in column {self.column!r}, which metric {self.name} needs"
+                    if self.column in row.columns
+                    else f"{row.id}: there is no column {self.column!r}, which metric {self.name} needs"
+                )
+            if self.function is _METRICS["last"] and _last_number(_plain(value)) is None:
+                raise RewardFunctionError(f"{row.id}: {self.column} is {value!r}, without a number for {self.name}")
+        wanted = [_plain(row.columns[self.column]) for row in rows]
+        return [float(self.function(text, right)) for text, right in zip(texts, wanted, strict=True)], {}
 
 
 def _last_number(text: str) -> float | None:
@@ -335,13 +433,14 @@ class FunctionEnvironment(Environment[Row, Row]):
     def __init__(self, rewards: Sequence[Scorer], metric: Scorer, bounds: tuple[float, float] | None) -> None:
         self.rewards, self.metric, self.bounds = rewards, metric, bounds
         self.raised: dict[str, str] = {}  #: what functions raised, by the text for which they did
+        self.forgiven: dict[str, str] = {}  #: the same, of functions of rubrics
         self._seen = (0.0, 0.0)
         self._any = False
 
     @property
     def paid_by(self) -> object:
         """The functions."""
-        return tuple(scorer.function for scorer in self.rewards)
+        return tuple(_inner(scorer.function) for scorer in self.rewards)
 
     @property
     def reward_bounds(self) -> tuple[float, float]:  # type: ignore[override]
@@ -369,7 +468,8 @@ class FunctionEnvironment(Environment[Row, Row]):
         for scorer in self.rewards:
             found, raised = scorer.score(states, texts)
             terms[scorer.name] = [None if value is None else scorer.weight * value for value in found]
-            self.raised |= {texts[place]: f"{scorer.name} raised {what}" for place, what in raised.items()}
+            failures = self.forgiven if scorer.single else self.raised
+            failures |= {texts[place]: f"{scorer.name} raised {what}" for place, what in raised.items()}
         done = self.done(states, texts)
         outcomes = []
         for place, state in enumerate(states):
@@ -433,6 +533,12 @@ class FunctionExaminer(ScriptedExaminer):
             else "other"
             for name, share in done.items()
         }
+        self.solved = most > 0  #: whether any text does any of the task
+        if self.solved and "degenerate" not in self._roles.values():
+            raise RewardFunctionError(
+                f"metric {self.words} says that every text that was tried does the task, also no text at all; take "
+                "another metric"
+            )
 
     def teams(self, environment: Any, problem: Row, other: Row) -> Teams:
         """Return the texts for a problem."""
@@ -470,7 +576,7 @@ class FunctionExaminer(ScriptedExaminer):
                 )
             try:
                 found[row.id] = solution.format_map({name: _plain(value) for name, value in row.columns.items()})
-            except (KeyError, ValueError, IndexError) as error:
+            except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
                 raise RewardFunctionError(
                     f"{row.id}: solution {solution!r} cannot be filled in ({error}); the columns are "
                     f"{', '.join(row.columns)}"
@@ -501,19 +607,37 @@ class FunctionExaminer(ScriptedExaminer):
             by_place = [solutions[row.id] for row in rows]
             often = Counter(by_place).most_common(1)[0][0]
             other = self._others()
+            frame = _frame(by_place)
+            # Few labels (A to D, languages) are known to everybody.
+            counts = Counter(by_place)
+            known = sorted(text for text in counts if counts[text] > 1) if 3 * len(counts) <= len(rows) else []
             made |= {
                 "the solution": lambda row: solutions[row.id],
                 "the most frequent solution": lambda row: often,
                 "another problem's solution": lambda row: other[row.id],
                 "the solution with other numbers": lambda row: re.sub(
-                    r"\d+", lambda found: str(int(found[0]) + 1), solutions[row.id]
+                    r"\d{1,18}", lambda found: str(int(found[0]) + 1), solutions[row.id]
                 ),
-                "the words of the solution in another order": lambda row: spoiled(solutions[row.id]),
+                "the solution with other signs": lambda row: re.sub(
+                    r"(?<=[\d)\s])[-+*/](?=[\s\d(])", lambda found: "+-"[found[0] == "+"], solutions[row.id]
+                ),
                 **{
-                    f"the solution's functions, which return {value}": lambda row, value=value: returning(  # type: ignore[misc]
+                    f"the solution's functions, which return {value}": lambda row, value=value: _constant(  # type: ignore[misc]
                         solutions[row.id], value
                     )
                     for value in ("0", "1", "None", "''", "[]", "True")
+                },
+                "the solution's functions, which return what an example says": lambda row: _constant(
+                    solutions[row.id], _example(row)
+                ),
+                "the end of the solution with the numbers from 0 to 200": lambda row: _numbered(solutions[row.id]),
+                "all solutions that occur often": lambda row: "\n".join(known),
+                **{
+                    f"the column {name} in the frame of the solutions": lambda row, name=name: (  # type: ignore[misc]
+                        f"{frame[0]}{_plain(row.columns.get(name, ''))}{frame[1]}"
+                    )
+                    for name in dict.fromkeys(name for row in rows for name in row.columns)
+                    if any(frame)
                 },
                 "half of the solution": lambda row: solutions[row.id][: len(solutions[row.id]) // 2],
                 "several problems' solutions": lambda row: "\n".join(
@@ -542,14 +666,24 @@ class FunctionExaminer(ScriptedExaminer):
         return super().least(counted)
 
     def judged(self, rung: Rung, actions: Sequence[Sequence[str]], problems: Sequence[Row]) -> Rung:
-        """Count a solution to which something was added as one: only who has solved the problem can write it.
+        """Count a text that holds the solution as one: only who has solved the problem can write it.
 
-        The metric may see that otherwise (it reads the last number, say), which is worth a warning.
+        It may have other letters (capitals) or additions, or be the same words in another order, if they are not those
+        of the prompt.  The metric may see that otherwise (it reads the last number, say), which is worth a warning.
         """
         solutions = [self._solutions.get(row.id, "") for row in problems]
-        if not rung.name.startswith("the solution with ") or not all(
-            solution in text for solution, (text,) in zip(solutions, actions, strict=True)
-        ):
+        if rung.name.startswith("the solution with "):
+            holds = all(_holds(text, a) for a, (text,) in zip(solutions, actions, strict=True))
+        elif rung.name.startswith("the solution, spoiled"):
+            shared = set.intersection(*(set(_TOKEN.findall(_even(text))) for text in solutions))
+            holds = all(
+                " ".join(reversed(solution.split())) in text
+                and bool({*_TOKEN.findall(_even(solution))} - shared - {*_TOKEN.findall(_even(row.text))})
+                for row, solution, (text,) in zip(problems, solutions, actions, strict=True)
+            )
+        else:
+            holds = False
+        if not holds:
             return rung
         done = float(np.mean(self._environment.done(problems, solutions)))
         if rung.outcome < UNDONE * done:
@@ -558,7 +692,18 @@ class FunctionExaminer(ScriptedExaminer):
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
         """Return for which texts a function fails, as training would, and where it and the metric disagree."""
-        return [*self._padding(rungs), *self._failures()]
+        return [*self._padding(rungs), *self._skewed(), *self._failures()]
+
+    def _skewed(self) -> list[Check]:
+        counts = Counter(map(_even, self._solutions.values()))
+        if len(counts) < 2:
+            return []
+        (text, count), *_ = counts.most_common(1)
+        share = count / len(self._rows)
+        sentence = f"{text[:60]!r} solves {share:.0%} of the problems, so who always says it earns as much."
+        if form(share) is Status.PASS:
+            return []
+        return [Check("one answer", form(share), sentence, {"share": share}, "take as many problems for every answer.")]
 
     def _padding(self, rungs: Sequence[Rung]) -> list[Check]:
         best = max((rung.reward for rung in rungs if rung.role == "working"), default=np.inf)
@@ -574,19 +719,82 @@ class FunctionExaminer(ScriptedExaminer):
         return [Check("padding", Status.WARN, sentence, numbers, "let one of them read the text as the other does.")]
 
     def _failures(self) -> list[Check]:
-        raised = self._environment.raised
-        if not raised:
+        raised, forgiven = self._environment.raised, self._environment.forgiven
+        if not raised and not forgiven:
             return []
-        text, what = next(iter(raised.items()))
+        text, what = next(iter((raised or forgiven).items()))
+        sentence = (
+            f"The reward fails for {len(raised or forgiven)} of the texts that were tried; for {text[:60]!r} {what}."
+        )
+        if not raised:
+            sentence += " A rubric counts that as 0."
         return [
             Check(
                 "raises",
-                Status.FAIL,
-                f"The reward fails for {len(raised)} of the texts that were tried; for {text[:60]!r} {what}.",
-                {"texts": len(raised)},
+                Status.FAIL if raised else Status.WARN,
+                sentence,
+                {"texts": len(raised or forgiven)},
                 "return a number, or None, for every text.",
             )
         ]
+
+
+def _even(text: str) -> str:
+    """Return a text in small letters with single spaces."""
+    return " ".join(text.casefold().split())
+
+
+def _holds(text: str, solution: str) -> bool:
+    """Return whether a text has the words of a solution in their order; of a program, whether it is all there."""
+    if _even(solution) in _even(text):
+        return True
+    words = iter(_TOKEN.findall(_even(text)))
+    return not _constant(solution, "0") and all(word in words for word in _TOKEN.findall(_even(solution)))
+
+
+def _constant(text: str, value: str) -> str:
+    """Return a program, also one in a fence, whose functions return a value; nothing if there is none."""
+    fenced = re.search(r"```\w*\n(.*?)```", text, re.DOTALL)
+    if fenced is None:
+        return returning(text, value)
+    program = returning(fenced[1], value)
+    return program and f"{text[: fenced.start(1)]}{program}{text[fenced.end(1) :]}"
+
+
+def _frame(texts: Sequence[str]) -> tuple[str, str]:
+    """Return what all texts begin and end with, without parts of words."""
+    if len(set(texts)) == 1:
+        return "", ""
+    before = _common(texts)
+    after = _common([text[len(before) :][::-1] for text in texts])[::-1]
+    return re.sub(r"\w+$", "", before), re.sub(r"^\w+", "", after)
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return what all texts begin with."""
+    least, greatest = min(texts), max(texts)
+    return least[: next((at for at, mark in enumerate(least) if mark != greatest[at]), len(least))]
+
+
+def _numbered(text: str) -> str:
+    """Return the end of a text once for every number from 0 to 200, in place of its last number; else nothing."""
+    found = list(re.finditer(r"-?\d+(?:\.\d+)?", text))
+    if not found:
+        return ""
+    start, end = found[-1].span()
+    return "".join(f"{text[max(0, start - 20) : start]}{number}{text[end : end + 20]}\n" for number in range(201))
+
+
+def _example(row: Row) -> str:
+    """Return the first value that an example in the problem compares something with (``== 3``); else ``True``."""
+    for text in (row.text, *map(_plain, row.columns.values())):
+        for found in re.findall(r"==\s*([^\n=]+)", text):
+            for end in (len(found), *(at for at, mark in enumerate(found) if mark in ' ,;"')):
+                try:
+                    return repr(ast.literal_eval(found[:end].strip()))
+                except (ValueError, SyntaxError, MemoryError, RecursionError):
+                    continue
+    return "True"
 
 
 def _plain(value: Any) -> str:
@@ -627,6 +835,11 @@ def audit_functions(
     report = progress or (lambda done, total, text: None)
     environment = FunctionEnvironment(rewards, metric, bounds)
     examiner = FunctionExaminer(environment, rows, solution)
+    if not examiner.solved and sample is None:
+        raise RewardFunctionError(
+            f"no text that was tried does the task by the metric {examiner.words}: name a column or a template of "
+            "solutions, a model, or another metric"
+        )
     rungs, checks = examiner.examine(environment, rows, 0, report)
     if sample is not None:
         texts = sample(rows)
@@ -658,6 +871,7 @@ def audit_functions(
 
 def _source(function: Any) -> str:
     try:
+        function = _inner(function)
         return inspect.getsource(function if inspect.isroutine(function) else type(function))
     except (OSError, TypeError):
         return repr(type(function))

@@ -1,7 +1,7 @@
 """Reward functions as people publish them, in the signatures of TRL and of verifiers' rubrics, labelled by hand.
 
-Bad ones can be had without the task; sound ones pay most for the task.  Written for three kinds of problems: sums in
-words, summaries of posts, and small programs.
+Bad ones can be had without the task; sound ones pay most for the task.  Written for sums in words, summaries of posts,
+small programs, and what is below them.
 """
 
 from __future__ import annotations
@@ -316,11 +316,155 @@ def documented(completions: list[str], **_: Any) -> list[float]:
     return [min(1.0, (text.count('"""') + text.count("'''") + text.count("#")) / 4) for text in completions]
 
 
+# Labels, letters, equations, examples: what the audit judged wrongly at first contact ---------------------------------
+
+
+def any_tagged_answer(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    """Right if any of several answers is."""
+    return [
+        float(right in re.findall(r"<answer>(.*?)</answer>", t)) for t, right in zip(completions, answer, strict=True)
+    ]
+
+
+def boxed(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    return [float(re.findall(r"boxed{(.*?)}", t)[-1:] == [right]) for t, right in zip(completions, answer, strict=True)]
+
+
+_RIGHT = "BADCCBADBACDCADB"
+CHOICES = [
+    {"question": f"Question {number}?\nA) so\nB) or so\nC) not\nD) else", "answer": right}
+    for number, right in enumerate(_RIGHT, 1)
+]
+
+
+def only_letter(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    """The metric: one letter of A to D is named, and it is right."""
+    return [float({*re.findall(r"\b[A-D]\b", t)} == {right}) for t, right in zip(completions, answer, strict=True)]
+
+
+def any_said_letter(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    found = (re.findall(r"answer is \(?([A-D])", text) for text in completions)
+    return [float(right in letters) for letters, right in zip(found, answer, strict=True)]
+
+
+def last_said_letter(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    found = (re.findall(r"answer is \(?([A-D])", text) for text in completions)
+    return [float(letters[-1:] == [right]) for letters, right in zip(found, answer, strict=True)]
+
+
+EQUATIONS = []
+for _a, _b, _c in zip(range(3, 27, 2), range(30, 54, 2), range(60, 120, 5), strict=True):
+    _equation, _value = ((f"{_a} * {_b} + {_c}", _a * _b + _c), (f"({_b} + {_c}) * {_a}", (_b + _c) * _a))[_a % 4 == 1]
+    EQUATIONS.append(
+        {
+            "prompt": f"Make {_value} of {_c}, {_a} and {_b}, each once.",
+            "target": _value,
+            "numbers": [_a, _b, _c],
+            "solution": f"<think>I try.</think>\n<answer>{_equation}</answer>",
+        }
+    )
+
+
+def _equal(text: str) -> tuple[list[int], float | None]:
+    """Return the numbers of a tagged equation, and its value."""
+    equation = tagged(text)
+    used = sorted(int(number) for number in re.findall(r"\d+", equation))
+    if not re.fullmatch(r"[-+*()\d ]{1,60}", equation) or "**" in equation:
+        return used, None
+    try:
+        return used, eval(equation, {"__builtins__": {}})
+    except (SyntaxError, TypeError):
+        return used, None
+
+
+def equation(completions: list[str], target: list[int], numbers: list[list[int]], **_: Any) -> list[float]:
+    wanted = zip(completions, target, numbers, strict=True)
+    return [float(_equal(text) == (sorted(given), value)) for text, value, given in wanted]
+
+
+def value_of_the_equation(completions: list[str], target: list[int], **_: Any) -> list[float]:
+    return [float(_equal(text)[1] == value) for text, value in zip(completions, target, strict=True)]
+
+
+def numbers_of_the_equation(completions: list[str], numbers: list[list[int]], **_: Any) -> list[float]:
+    found = zip(map(_equal, completions), numbers, strict=True)
+    return [float(used == sorted(given) and value is not None) for (used, value), given in found]
+
+
+WORDS = [
+    {"prompt": f"Which word is {''.join(sorted(word))}?", "letters": "".join(sorted(word)), "word": word}
+    for word in ("planet", "garden", "silver", "window", "bridge", "orange", "castle", "monkey")
+]
+
+
+def any_case(completions: list[str], word: list[str], **_: Any) -> list[float]:
+    return [float(text.strip(" .").lower() == right) for text, right in zip(completions, word, strict=True)]
+
+
+def same_letters(completions: list[str], word: list[str], **_: Any) -> list[float]:
+    return [float(sorted(text.lower()) == sorted(right)) for text, right in zip(completions, word, strict=True)]
+
+
+MOODS = [{"input": f"How is guest {n}?", "mood": "bad" if n in (3, 9) else "good"} for n in range(12)]
+
+
+def mood(completions: list[str], mood: list[str], **_: Any) -> list[float]:
+    return [float(text.strip() == right) for text, right in zip(completions, mood, strict=True)]
+
+
+ORDERS = [
+    {"prompt": f"Put in order: {' '.join(sorted(text.split()))}", "wanted": text}
+    for text in ("we saw two old boats", "she sold her car today", "dogs often chase small cats", "you may open it now")
+]
+
+
+def same_words(completions: list[str], wanted: list[str], **_: Any) -> list[float]:
+    return [float(sorted(t.split()) == sorted(right.split())) for t, right in zip(completions, wanted, strict=True)]
+
+
+EXAMPLES = [
+    {**row, "prompt": f"{row['prompt']} Example: {row['name']}({given}) == {value}", "fenced": f"```python\n{code}```"}
+    for row in PROGRAMS
+    for (given, value), code in [(row["tests"][1], row["canonical"])]
+]
+
+
+def _unfenced(text: str) -> str:
+    return (re.findall(r"```(?:python)?\n(.*?)```", text, re.S) or [text])[-1]
+
+
+def fenced_tests(completions: list[str], **columns: Any) -> list[float]:
+    return tests_passed([_unfenced(text) for text in completions], **columns)
+
+
+def fenced_example(completions: list[str], tests: list[list[list[int]]], **columns: Any) -> list[float]:
+    return fenced_tests(completions, tests=[cases[1:2] for cases in tests], **columns)
+
+
+def runs(completions: list[str], **_: Any) -> list[float]:
+    """A program that ends the process ends the training, too."""
+    found = []
+    for text in completions:
+        try:
+            exec(text, {})
+            found.append(1.0)
+        except Exception:
+            found.append(0.0)
+    return found
+
+
 #: By kind of problems: rows, metric, solution.
 KINDS: dict[str, tuple[list[dict[str, Any]], Any, str]] = {
     "sums": (SUMS, "last:answer", SUM_SOLUTION),
     "summaries": (SUMMARIES, tells_the_facts, "summary"),
     "programs": (PROGRAMS, tests_passed, "canonical"),
+    "boxes": (SUMS, "last:answer", "Of 2 numbers. So \\boxed{{{answer}}}"),
+    "choices": (CHOICES, only_letter, "The answer is ({answer})"),
+    "equations": (EQUATIONS, equation, "solution"),
+    "words": (WORDS, "equals:word", "word"),
+    "moods": (MOODS, "equals:mood", "mood"),
+    "orders": (ORDERS, "equals:wanted", "wanted"),
+    "examples": (EXAMPLES, fenced_tests, "fenced"),
 }
 
 #: Kind of problems, functions, weights (None: each 1).
@@ -356,6 +500,15 @@ BAD: dict[str, tuple[str, Any, list[float] | None]] = {
     "documented": ("programs", documented, None),
     "tests and three times documented": ("programs", [tests_passed, documented], [1.0, 3.0]),
     "the test of zero": ("programs", first_test, None),
+    "any tagged answer": ("sums", any_tagged_answer, None),
+    "any letter that is said": ("choices", any_said_letter, None),
+    "the value of the equation": ("equations", value_of_the_equation, None),
+    "the numbers of the equation": ("equations", numbers_of_the_equation, None),
+    "the same letters": ("words", same_letters, None),
+    "one mood nearly always": ("moods", mood, None),
+    "the same words": ("orders", same_words, None),
+    "the example": ("examples", fenced_example, None),
+    "runs": ("programs", runs, None),
 }
 SOUND: dict[str, tuple[str, Any, list[float] | None]] = {
     "accuracy": ("sums", accuracy, None),
@@ -372,4 +525,9 @@ SOUND: dict[str, tuple[str, Any, list[float] | None]] = {
     "tests": ("programs", tests_passed, None),
     "all tests": ("programs", all_tests, None),
     "tests and compiles": ("programs", [tests_passed, compiles], [1.0, 0.2]),
+    "boxed": ("boxes", boxed, None),
+    "the last letter that is said": ("choices", last_said_letter, None),
+    "equation": ("equations", equation, None),
+    "a word in any case": ("words", any_case, None),
+    "fenced tests": ("examples", fenced_tests, None),
 }
