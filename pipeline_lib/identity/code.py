@@ -136,7 +136,7 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxCache | 
         if path.name == "__init__.py":
             packages.add(path.parent)
             waiting += _modules_below(name) if syntax.lazy else ()
-        waiting += _imported(syntax, name, path)
+        waiting += _imported(syntax, name, path, own=True)
         waiting += _packages_of(name)
         for whole in WHOLE:
             if whole not in entered and _covers((whole,), name):
@@ -189,7 +189,7 @@ def _is_installed(base: Path) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _located(name: str, path: tuple[str, ...]) -> Path | None:
-    if not name or name in sys.builtin_module_names:
+    if name in ("", "__main__", *sys.builtin_module_names):  # which program runs is no part of what it computes
         return None
     try:
         spec = importlib.util.find_spec(name)
@@ -212,10 +212,14 @@ def _library_folders() -> tuple[Path, ...]:
     return tuple(folders | {folder.resolve() for folder in folders})
 
 
-def _imported(syntax: Syntax, module: str, path: Path) -> Iterator[str]:
-    """Yield every module that the imports of a module may load."""
+def _imported(syntax: Syntax, module: str, path: Path, own: bool = False) -> Iterator[str]:
+    """Yield every module that the imports of a module may load.
+
+    A module of this project (``own``) names no code of users: its word "tests" is not their folder.
+    """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for written in syntax.imports:
+    named = [name for name in syntax.named if not own or name.partition(".")[0] in ("", *OWN)]
+    for written in (*syntax.imports, *named):
         name = written.lstrip(".")
         if level := len(written) - len(name):
             parts = package.split(".")

@@ -32,12 +32,14 @@ class Syntax:
             ``from a import b`` both ``a`` and ``a.b``, since ``b`` may be a module; ``a.*`` is all of ``a``.
         lazy: whether it defines ``__getattr__``, with which a package imports modules on first use.
         reads_source: whether it may read docstrings, or source files as text, so that their text is more than comments.
+        named: literal strings that may be names of modules, if it can import by name.
     """
 
     digest: str
     imports: tuple[str, ...]
     lazy: bool = False
     reads_source: bool = False
+    named: tuple[str, ...] = ()
 
 
 #: Words of a file that can import a module by its name.
@@ -62,9 +64,8 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
         SyntaxError: it is not valid Python.
     """
     tree = ast.parse(content, filename=name)
-    imports, words = list(_imports(tree)), _words(tree)
-    if words & _BY_NAME:
-        imports += [found[1] for text in _texts(tree) if (found := _NAME.fullmatch(text))]
+    words = _words(tree)
+    named = [found[1] for text in _texts(tree) if words & _BY_NAME and (found := _NAME.fullmatch(text))]
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
     reads_source = bool(words & _READING or _READS_ITSELF.search(content)) or any(w.endswith(".py") for w in words)
     # If the module reads ``__doc__`` anywhere, its docstrings may change results.  Assignments to it do not count.
@@ -72,7 +73,8 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
     if not any(node.attr == "__doc__" and isinstance(node.ctx, ast.Load) for node in attributes):
         for node in ast.walk(tree):
             _drop_docstring(node)
-    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(imports)), lazy, reads_source)
+    imports = tuple(dict.fromkeys(_imports(tree)))
+    return Syntax(digest(ast.dump(tree)), imports, lazy, reads_source, tuple(dict.fromkeys(named)))
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -177,7 +179,7 @@ class SyntaxCache:
             self._new = False
 
 
-def _from_json(digest: str, imports: list[str], lazy: bool, reads_source: bool) -> Syntax:
-    if not isinstance(digest, str) or not isinstance(imports, list):
-        raise TypeError("a digest and a list of names were written")
-    return Syntax(digest, tuple(imports), bool(lazy), bool(reads_source))
+def _from_json(digest: str, imports: list[str], lazy: bool, reads_source: bool, named: list[str]) -> Syntax:
+    if not isinstance(digest, str) or not isinstance(imports, list) or not isinstance(named, list):
+        raise TypeError("a digest and lists of names were written")
+    return Syntax(digest, tuple(imports), bool(lazy), bool(reads_source), tuple(named))

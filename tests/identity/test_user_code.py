@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.identity import code
-from pipeline_lib.identity.code import named_code
+from pipeline_lib.identity.code import code_of, named_code
 
 ROOT = Path(__file__).parents[2]
 TASK = "from lab_of_mine.settings import LabSettings\nclass Lab:\n    settings = LabSettings\n"
@@ -121,6 +121,14 @@ def test_a_module_alone_finds_what_it_names(package: Path) -> None:
         before = named_code("alone_of_mine:Lab").digest
         beside.write_text("VALUE = 2\n")
         assert named_code("alone_of_mine:Lab").digest != before, way
+
+
+def test_words_that_are_also_names_lead_nowhere(package: Path) -> None:
+    """A main guard beside an import by name is no import of the running program, nor is "tests" one of a folder."""
+    (package.parent / "alone_of_mine.py").write_text("import importlib\nif __name__ == '__main__':\n    VALUE = 1\n")
+    assert "__main__" not in named_code("alone_of_mine:Lab").files
+    found = {name.partition(".")[0].partition("/")[0] for name in code_of("flows.prepare").files}
+    assert not found & {"tests", "benchmarks", "scripts", "docs"}
 
 
 @pytest.mark.parametrize("folder", ["", "without_init_of_mine"])
