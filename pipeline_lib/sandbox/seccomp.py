@@ -330,15 +330,15 @@ _WORD = 0xFFFFFFFF
 def filters() -> dict[str, bytes]:
     """Return the filters for this machine by name; empty if the kernel has no seccomp.
 
-    ``fork_server``, ``program`` and ``tests``; ``program_among_files`` and ``tests_among_files`` where there is no
-    separate file system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass descriptors
-    out.
+    ``fork_server``, ``program`` and ``tests_process``; ``program_among_files`` and ``tests_among_files`` where there
+    is no separate file system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass
+    descriptors out.
     """
     policies = {
         "fork_server": FORK_SERVER,
         "program": PROGRAM,
         "program_among_files": PROGRAM_AMONG_FILES,
-        "tests": TESTS,
+        "tests_process": TESTS,
         "tests_among_files": TESTS_AMONG_FILES,
         "fork_server_connecting": FORK_SERVER_CONNECTING,
         "program_connected": PROGRAM_CONNECTED,

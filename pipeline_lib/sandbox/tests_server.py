@@ -326,8 +326,8 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
         gc.collect()
         gc.disable()
         gc.freeze()
-        if config["filters"]:
-            confine.prepare_filter(bytes.fromhex(config["filters"]["tests"]))()
+        if config["filters"]:  # "tests" would name a package of the project, see `identity.syntax`
+            confine.prepare_filter(bytes.fromhex(config["filters"]["tests_process"]))()
         install = None
         if kind == "landlock" and config["filters"]:
             install = confine.prepare_filter(bytes.fromhex(config["filters"]["tests_among_files"]))
