@@ -9,17 +9,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from prefect import flow, get_run_logger, runtime
+from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from rich.console import Console
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.storage import read_json
-from tasks.chain.graph import Stage, chain_and_stale
+from tasks.chain.graph import chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
-from tasks.chain.side_by_side import run_chain
+from tasks.chain.side_by_side import ChainRun, run_chain
 from tasks.chain.stage_process import log_plain_lines
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import REPORT, RESULTS
@@ -38,11 +39,9 @@ PAGE = REPORT / "index.html"
 
 @contextlib.contextmanager
 def on_terminal(plain: bool, server: Callable[[], str]) -> Iterator[None]:
-    """Show the flows of a ``with`` block in the terminal, as a table or as ``plain`` lines, and run them on a server.
+    """Show the flows of a ``with`` block in the terminal, as a table or as ``plain`` lines.
 
-    Args:
-        plain: lines, also where a table can be drawn.
-        server: returns the address of the Prefect server once it answers.
+    ``server`` returns the address of the Prefect server that they run on, once it answers.
     """
     explain_in_logs()
     DRAWING.set(sys.stderr.isatty() and not plain)
@@ -53,31 +52,24 @@ def on_terminal(plain: bool, server: Callable[[], str]) -> Iterator[None]:
 
 
 @flow(name="experiment")
-def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str]) -> dict[str, bool]:
+def experiment(run: ChainRun) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
-    run = str(runtime.flow_run.name)
-    project, began = Path.cwd(), time.monotonic()
-    params = load_params()
-    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), told()) as tracked:
-        worked = bring_up_to_date(chain, stale, project, run, jobs, variables)
-        record_results(tracked, params, project, worked, began)
+    began, params = time.monotonic(), load_params()
+    with tracked_run(params.environment.kind, run.name, params.model_dump(mode="json"), told()) as tracked:
+        worked = bring_up_to_date(run)
+        record_results(tracked, params, run.project, worked, began)
         if "verdict" in worked:
-            show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
+            page = f"`{run.project / PAGE}`"
+            show_verdict(run.project, page, run_in_mlflow(tracked, run.name, PAGE.name))
     return worked
 
 
 def run_on_terminal(
-    chain: Mapping[str, Stage],
-    stale: set[str],
-    jobs: int,
-    libraries: Callable[[], Mapping[str, str]],
-    run: str,
-    plain: bool,
-    server: Callable[[], str],
+    run: ChainRun, libraries: Callable[[], Mapping[str, str]], plain: bool, server: Callable[[], str]
 ) -> None:
-    """Run `experiment` as the run of this name; ``libraries`` returns its variables, for the rest see `on_terminal`."""
-    with on_terminal(plain, server), tagged(run):
-        experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
+    """Run `experiment` with the variables that ``libraries`` returns; for the rest see `on_terminal`."""
+    with on_terminal(plain, server), tagged(run.name):
+        experiment.with_options(flow_run_name=run.name)(replace(run, variables=libraries()))
 
 
 def in_workspace(
@@ -89,9 +81,7 @@ def in_workspace(
     study: str = "",
     title: str = "",
 ) -> str:
-    """Run the chain in a workspace with its settings, and save it as the project's DVC experiment ``name``.
-
-    To be called in a flow.
+    """Run the chain in a workspace, save it as a DVC experiment, and return its commit; to be called in a flow.
 
     Args:
         folder: the workspace; its ``params.yaml`` has the same settings as ``params``.
@@ -101,15 +91,12 @@ def in_workspace(
         jobs: number of stages that run side by side.
         study: name in MLflow of the study that the run is a cell of.
         title: name of the run, by default that of the experiment.
-
-    Returns:
-        The experiment's commit.
     """
     settings, run, began = params.model_dump(mode="json"), title or name, time.monotonic()
     with tracked_run(params.environment.kind, run, settings, told(folder), study) as tracked:
         chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
-            worked = bring_up_to_date(chain, stale, folder, run, jobs, libraries())
+            worked = bring_up_to_date(ChainRun(run, folder, chain, stale, jobs, libraries()))
         record_results(tracked, params, folder, worked, began)
         if "verdict" in worked:
             show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, run, PAGE.name))
@@ -118,22 +105,16 @@ def in_workspace(
     return commit
 
 
-def bring_up_to_date(
-    chain: Mapping[str, Stage],
-    stale: set[str],
-    project: Path,
-    run: str,
-    jobs: int,
-    variables: Mapping[str, str],
-) -> dict[str, bool]:
-    """Run the stages that are stale, with these environment variables; to be called in a flow."""
-    logger = get_run_logger()
-    expected = sum(chain[name].seconds for name in stale)
-    logger.info("%d of %d stages to check, about %s of work", len(stale), len(chain), duration(expected))
+def bring_up_to_date(run: ChainRun) -> dict[str, bool]:
+    """Run the stages that are stale; to be called in a flow.  Returns for each stage whether it did any work."""
+    expected = sum(run.chain[name].seconds for name in run.stale)
+    get_run_logger().info(
+        "%d of %d stages to check, about %s of work", len(run.stale), len(run.chain), duration(expected)
+    )
     quiet = Console(quiet=True) if DRAWING.get() else None
     with (
         Progress("experiment", "experiment-progress", own_estimate=False, console=quiet) as progress,
-        _table(run) as table,
+        _table(run.name) as table,
     ):
 
         def tell(done: int, total: int, text: str) -> None:
@@ -142,17 +123,11 @@ def bring_up_to_date(
                 table(done, total, text)
 
         watch = table.watch if table else lambda board: None
-        return run_chain(chain, stale, project, run, jobs, tell, variables, watch)
+        return run_chain(run, tell, watch)
 
 
 def show_verdict(project: Path, page: str, tracked: str) -> None:
-    """Show the project's verdict on the flow run, with links and the run's note.
-
-    Args:
-        project: its folder.
-        page: address of the report.
-        tracked: the run in MLflow, with a link to the report there if a server runs.
-    """
+    """Show the project's verdict on the flow run, with the run's note and links to the ``page`` and to MLflow."""
     result = read_json(project / RESULTS / "verdict.json")
     parts = [os.environ.get(NOTE), in_markdown(result), f"The report: {page}", tracked]
     create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")

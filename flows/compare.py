@@ -18,11 +18,11 @@ from tasks.stages.comparing import compare_runs
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("compare", __doc__)
-    found.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all with a verdict)")
-    found.add_argument("--experiment", default=DEFAULT, help="MLflow experiment, named after the environment")
-    found.add_argument("--output", type=Path, default=Path("compare.html"), help="file of the page")
-    return found
+    reader = program_parser("compare", __doc__)
+    reader.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all with a verdict)")
+    reader.add_argument("--experiment", default=DEFAULT, help="MLflow experiment, named after the environment")
+    reader.add_argument("--output", type=Path, default=Path("compare.html"), help="file of the page")
+    return reader
 
 
 def main() -> None:

@@ -119,8 +119,8 @@ def main() -> None:
         (study, {"jobs": jobs}),
     ]
     deployments: Any = [
-        found.to_deployment(found.name, parameters=values, description=DESCRIPTIONS[found.name])
-        for found, values in offered
+        offer.to_deployment(offer.name, parameters=values, description=DESCRIPTIONS[offer.name])
+        for offer, values in offered
     ]
     serve(*deployments, limit=1, pause_on_shutdown=False)
 

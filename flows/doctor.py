@@ -3,8 +3,6 @@
 symposium doctor         # status 1 if the default run would not work here
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
@@ -28,12 +26,12 @@ def main() -> None:
     """Print a line per thing."""
     parser().parse_args()
     with explained():
-        found = examine(Path.cwd())
+        findings = examine(Path.cwd())
         table = Table(box=None, pad_edge=False, show_header=False)
-        for finding in found:
+        for finding in findings:
             table.add_row(finding.name, f"[{_COLOURS[finding.status]}]{finding.status}[/]", finding.text)
         Console().print(table)
-        sys.exit(any(finding.status == MISSING for finding in found))
+        sys.exit(any(finding.status == MISSING for finding in findings))
 
 
 if __name__ == "__main__":

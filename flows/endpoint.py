@@ -4,8 +4,6 @@ symposium serve                                     # the selected team on http:
 SYMPOSIUM_API_KEY=secret symposium serve --port 9000 --team models/trained/team-0/step-00010
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 
@@ -19,17 +17,17 @@ TEAM = "selected (default), champion, base, single, single-base, or the folder o
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("endpoint", __doc__)
-    found.add_argument("--team", default="selected", help=TEAM)
-    found.add_argument("--port", type=whole(*PORTS), default=8000, help="port; 0: any free port")
-    found.add_argument(
+    reader = program_parser("endpoint", __doc__)
+    reader.add_argument("--team", default="selected", help=TEAM)
+    reader.add_argument("--port", type=whole(*PORTS), default=8000, help="port; 0: any free port")
+    reader.add_argument(
         "--max-tokens", type=whole(1), help="largest number of tokens of an action (default: rollouts.max_new_tokens)"
     )
-    found.add_argument("--body-kb", type=whole(1), default=256, help="size limit of a request, KiB")
-    found.add_argument(
+    reader.add_argument("--body-kb", type=whole(1), default=256, help="size limit of a request, KiB")
+    reader.add_argument(
         "--waiting", type=whole(0), default=256, help="number of requests that may wait; further ones get status 429"
     )
-    return found
+    return reader
 
 
 def main() -> None:

@@ -36,12 +36,7 @@ Next: symposium play --beside base               # watch the team work, beside t
 
 
 def outcome(project: Path, took_s: float) -> str:
-    """Return the verdict's three lines, the time it took, the place of the page and what is next; empty: no verdict.
-
-    Args:
-        project: its folder.
-        took_s: seconds since the command was given.
-    """
+    """Return the verdict's three lines, the time it took, the place of the page and what is next; empty: no verdict."""
     path, page = project / RESULTS / "verdict.json", project / REPORT / "index.html"
     if not path.exists():
         return ""
@@ -55,10 +50,10 @@ def outcome(project: Path, took_s: float) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("experiment", __doc__)
-    found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and the stages that they need")
-    add_jobs(found)
-    found.add_argument(
+    reader = program_parser("experiment", __doc__)
+    reader.add_argument("targets", nargs="*", metavar="stage", help="only these stages and the stages that they need")
+    add_jobs(reader)
+    reader.add_argument(
         "-S",
         "--set-param",
         action="append",
@@ -66,10 +61,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="section.key=value",
         help="change params.yaml first: a setting, or a whole section by a preset's name; may be repeated",
     )
-    found.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
-    found.add_argument("--note", default="", help="what the run is for; shown beside its name")
-    found.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
-    return found
+    reader.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
+    reader.add_argument("--note", default="", help="what the run is for; shown beside its name")
+    reader.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
+    return reader
 
 
 def change(overrides: list[str]) -> None:
@@ -95,9 +90,11 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         print("everything is up to date")
         return
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
-        from flows.chain import run_on_terminal  # loads Prefect, while its server and the libraries start
+        # They load Prefect, while its server and the libraries start.
+        from flows.chain import run_on_terminal
+        from tasks.chain.side_by_side import ChainRun
 
-        run_on_terminal(chain, stale, jobs, libraries, run, plain, server)
+        run_on_terminal(ChainRun(run, project, chain, stale, jobs), libraries, plain, server)
 
 
 def main() -> None:

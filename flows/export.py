@@ -5,8 +5,6 @@ symposium export team/ --seed 1 --step 50           # another checkpoint
 symposium export team/ --form merged                # LoRA adapters become part of the weights
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -17,12 +15,12 @@ from tasks.runtime.exit_status import explained
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("export", __doc__)
-    found.add_argument("output", type=Path, help="new folder for the team; it must not exist")
-    found.add_argument("--seed", type=whole(*SEEDS), help="training seed")
-    found.add_argument("--step", type=whole(0), help="number of updates at the checkpoint")
-    found.add_argument("--form", choices=("trained", "merged"), default="trained", help="see above")
-    return found
+    reader = program_parser("export", __doc__)
+    reader.add_argument("output", type=Path, help="new folder for the team; it must not exist")
+    reader.add_argument("--seed", type=whole(*SEEDS), help="training seed")
+    reader.add_argument("--step", type=whole(0), help="number of updates at the checkpoint")
+    reader.add_argument("--form", choices=("trained", "merged"), default="trained", help="see above")
+    return reader
 
 
 def main() -> None:

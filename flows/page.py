@@ -4,8 +4,6 @@ symposium page                                      # then open the address that
 SYMPOSIUM_PAGE_KEY=secret symposium page --port 9001
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import secrets
@@ -17,9 +15,9 @@ from tasks.services.servers import PAGE_KEY, PAGE_PORT
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("page", __doc__)
-    found.add_argument("--port", type=whole(*PORTS), default=PAGE_PORT, help="0: any free one")
-    return found
+    reader = program_parser("page", __doc__)
+    reader.add_argument("--port", type=whole(*PORTS), default=PAGE_PORT, help="0: any free one")
+    return reader
 
 
 def main() -> None:

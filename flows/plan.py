@@ -6,8 +6,6 @@ symposium plan --memory                          # memory of every stage, on thi
 symposium plan --memory --gpu 24                 # on a GPU of 24 GiB
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 
@@ -81,8 +79,7 @@ def plan(arguments: argparse.Namespace) -> None:
 def plan_memory(gpu: float | None) -> None:
     """Print the memory of each stage at its peak, by what holds it, and what to set where it does not fit.
 
-    Args:
-        gpu: GiB of a GPU; None: this machine.
+    Of a GPU with so many GiB; None: of this machine.
     """
     params = load_params()
     sizes = known_sizes(params.policy, policy_names(params), fetch=True)
@@ -95,11 +92,11 @@ def plan_memory(gpu: float | None) -> None:
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
     for heading in ("", *needs):
         table.add_column(heading.replace("_", " "), justify="left" if not heading else "right")
-    parts = dict.fromkeys(name for found in needs.values() for name, size in found.parts.items() if size)
+    parts = dict.fromkeys(name for stage_need in needs.values() for name, size in stage_need.parts.items() if size)
     for part in sorted(parts, key=lambda name: name == "allocator"):
-        table.add_row(part, *(_gib(found.parts.get(part, 0)) for found in needs.values()))
-    table.add_row("together", *(_gib(found.total) for found in needs.values()), style="bold")
-    table.add_row("actions at the same time", *(str(found.rows or "-") for found in needs.values()))
+        table.add_row(part, *(_gib(stage_need.parts.get(part, 0)) for stage_need in needs.values()))
+    table.add_row("together", *(_gib(stage_need.total) for stage_need in needs.values()), style="bold")
+    table.add_row("actions at the same time", *(str(stage_need.rows or "-") for stage_need in needs.values()))
     console = Console()
     console.print(table)
     console.print(
@@ -164,18 +161,18 @@ def _text(value: float | int | None) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("plan", __doc__)
-    found.add_argument(
+    reader = program_parser("plan", __doc__)
+    reader.add_argument(
         "--difference", type=number(1e-6), nargs="+", default=[0.02, 0.05, 0.1], help="true differences to detect"
     )
-    found.add_argument("--samples", type=whole(1, 10**6), nargs="+", default=[1, 4, 16], help="episodes per problem")
-    found.add_argument("--seeds", type=whole(1, 10**6), nargs="+", default=[1, 3, 5], help="training runs")
-    found.add_argument("--between", type=number(0), help="variance between problems of the true difference")
-    found.add_argument("--within", type=number(0), default=0.0, help="variance of episodes within a problem")
-    found.add_argument("--between-runs", type=number(0), default=0.0, help="variance between training runs")
-    found.add_argument("--memory", action="store_true", help="show the memory that each stage needs instead")
-    found.add_argument("--gpu", type=number(1, 10_000), metavar="GIB", help="memory of a GPU; default: this machine's")
-    return found
+    reader.add_argument("--samples", type=whole(1, 10**6), nargs="+", default=[1, 4, 16], help="episodes per problem")
+    reader.add_argument("--seeds", type=whole(1, 10**6), nargs="+", default=[1, 3, 5], help="training runs")
+    reader.add_argument("--between", type=number(0), help="variance between problems of the true difference")
+    reader.add_argument("--within", type=number(0), default=0.0, help="variance of episodes within a problem")
+    reader.add_argument("--between-runs", type=number(0), default=0.0, help="variance between training runs")
+    reader.add_argument("--memory", action="store_true", help="show the memory that each stage needs instead")
+    reader.add_argument("--gpu", type=number(1, 10_000), metavar="GIB", help="memory of a GPU; default: this machine's")
+    return reader
 
 
 def main() -> None:

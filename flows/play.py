@@ -6,8 +6,6 @@ symposium play problem.json                        # a problem from a file; an i
 symposium play --team models/trained/team-0/step-00010
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 
@@ -24,19 +22,19 @@ TEAM = "selected (default), champion, base, single, single-base, or the folder o
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("play", __doc__)
-    found.add_argument(
+    reader = program_parser("play", __doc__)
+    reader.add_argument(
         "problem",
         nargs="?",
         help="id of a problem, a file, or - for standard input (default: the first validation problem)",
     )
-    found.add_argument("--team", default="selected", help=TEAM)
-    found.add_argument("--beside", help="a second team that plays the same problem")
-    found.add_argument(
+    reader.add_argument("--team", default="selected", help=TEAM)
+    reader.add_argument("--beside", help="a second team that plays the same problem")
+    reader.add_argument(
         "--seed", type=whole(*SEEDS), default=0, help="seed of all random draws; the same seed gives the same episode"
     )
-    found.add_argument("--json", action="store_true", help="print only the episodes, as JSON")
-    return found
+    reader.add_argument("--json", action="store_true", help="print only the episodes, as JSON")
+    return reader
 
 
 def main() -> None:
@@ -53,19 +51,19 @@ def main() -> None:
         choices = [choose_team(params, words) for words in (asked.team, asked.beside) if words]
         problem = choose_problem(params, typed_on_terminal() if asked.problem == "-" else asked.problem)
         metrics = find(params.environment.kind).metrics()
-        console, told, found = Console(highlight=False), set[str](), []
+        console, told, episodes = Console(highlight=False), set[str](), []
         for choice in choices:
             if not asked.json:
                 console.print(f"\n{choice.title} plays {problem.id}", style="bold", markup=False)
             show = Show() if asked.json else TerminalShow(console, metrics, told)
             with opened(params, choice, problem) as player:
-                found.append(play(player, choice.title, problem, asked.seed, show))
+                episodes.append(play(player, choice.title, problem, asked.seed, show))
         if asked.json:
-            labels = {name: describe(name, metrics).label for played in found for name in played.turns[-1].metrics}
-            print(json.dumps([as_json(played, labels) for played in found], indent=1))
-        elif len(found) > 1:
+            labels = {name: describe(name, metrics).label for played in episodes for name in played.turns[-1].metrics}
+            print(json.dumps([as_json(played, labels) for played in episodes], indent=1))
+        elif len(episodes) > 1:
             console.print()
-            console.print(side_by_side(found, metrics))
+            console.print(side_by_side(episodes, metrics))
 
 
 if __name__ == "__main__":

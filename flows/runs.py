@@ -7,8 +7,6 @@ Below each: what the last `symposium run` of this name took; the work of trainin
 that was done (a result that DVC has already takes seconds to get); and its note.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from pipeline_lib.environment_api.metrics import describe
@@ -27,9 +25,9 @@ HEADINGS = ("run", "environment", "started (UTC)", "verdict", "base", "selected"
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("runs", __doc__)
-    found.add_argument("--experiment", help="only runs of this MLflow experiment, named after the environment")
-    return found
+    reader = program_parser("runs", __doc__)
+    reader.add_argument("--experiment", help="only runs of this MLflow experiment, named after the environment")
+    return reader
 
 
 def main() -> None:

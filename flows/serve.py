@@ -14,12 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline_lib.settings import load_params
-from pipeline_lib.tracking.start_page import start_link
+from pipeline_lib.tracking.addresses import start_link
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
-from tasks.services.ended import ended
 from tasks.services.process_environment import child_environment, places, server_url
-from tasks.services.processes import start
+from tasks.services.processes import ended, start
 from tasks.services.servers import (
     MLFLOW_PORT,
     PAGE_PORT,

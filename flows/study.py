@@ -9,7 +9,7 @@ cells.  This is the same as ``python -m flows.study``.
 
 import argparse
 
-from tasks.chain.study_file import STUDIES, read_study
+from tasks.chain.study import STUDIES, read_study
 from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explained, sigterm_interrupts
 from tasks.services.servers import starting_prefect_server
@@ -17,12 +17,12 @@ from tasks.services.servers import starting_prefect_server
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = program_parser("study", __doc__)
+    reader = program_parser("study", __doc__)
     there = sorted(path.stem for path in STUDIES.glob("*.yaml"))
-    found.add_argument("study", help=f"a file, or the name of a file in {STUDIES}: {', '.join(there) or 'none yet'}")
-    add_jobs(found)
-    found.add_argument("--plain", action="store_true", help="lines instead of tables, also in a terminal")
-    return found
+    reader.add_argument("study", help=f"a file, or the name of a file in {STUDIES}: {', '.join(there) or 'none yet'}")
+    add_jobs(reader)
+    reader.add_argument("--plain", action="store_true", help="lines instead of tables, also in a terminal")
+    return reader
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
 from tasks.chain.study import (
     PAGES,
+    STUDIES,
     alone,
     cell_folder,
     conclusion,
@@ -24,10 +25,10 @@ from tasks.chain.study import (
     keep,
     kept,
     known_cells,
+    read_study,
     record_study,
     write_page,
 )
-from tasks.chain.study_file import STUDIES, read_study
 from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress, shared_console
@@ -58,13 +59,13 @@ def study(
         Progress("study", "study-progress", own_estimate=True, console=Console(quiet=True)) as progress,
     ):
         versions = fix_plan(folder / "plan.json", asked, reference, known_cells(name, settings))
-        for number, (found, params) in enumerate(settings.items(), start=1):
+        for number, (cell_name, params) in enumerate(settings.items(), start=1):
             shared_console().print(
-                f"\n{name}, cell {number} of {len(settings)}: {found}", highlight=False, markup=False
+                f"\n{name}, cell {number} of {len(settings)}: {cell_name}", highlight=False, markup=False
             )
-            cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, asked.seeds, jobs)
+            cell.with_options(flow_run_name=f"{name}: {cell_name}")(name, cell_name, params, asked.seeds, jobs)
             same_commit(project, commit)
-            progress(number, len(settings), found)
+            progress(number, len(settings), cell_name)
         page = write_page(name, asked, settings, versions, folder)
         record_study(page, tracked)
     create_markdown_artifact(conclusion(page), key="study")

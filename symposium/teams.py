@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.assembly.players import opened
+from pipeline_lib.assembly.teams import Setup
 from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.project import BASE, PROBLEMS, TRAINED
 from pipeline_lib.protocols import make_protocol
@@ -47,11 +48,15 @@ class Team:
     @contextmanager
     def open(self) -> Iterator[Player]:
         """Yield the team in its environment, with its weights in memory (`pipeline_lib.play.Player`)."""
-        experiment, params = self.experiment, self.experiment.params
-        protocol = make_protocol(params.rollouts.protocol)
-        base, problems = experiment.base_folder(), experiment.problems("train")
-        with opened(params, params.environment, protocol, base, problems, self.checkpoint) as player:
+        with opened(setup_of(self.experiment), self.checkpoint) as player:
             yield player
+
+
+def setup_of(experiment: Experiment) -> Setup:
+    """Return what an experiment's team is made from; makes problems and base policy if necessary."""
+    params = experiment.params
+    protocol = make_protocol(params.rollouts.protocol)
+    return Setup(params, params.environment, protocol, experiment.problems_folder(), experiment.base_folder())
 
 
 class Project(Experiment):

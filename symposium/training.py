@@ -10,7 +10,6 @@ from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.assembly.reward_functions import audit_reward
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.audit.result import AuditResult, permit
-from pipeline_lib.protocols import make_protocol
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
@@ -18,6 +17,7 @@ from symposium.arguments import check_type, check_whole
 from symposium.experiments import AN_EXPERIMENT, Experiment
 from symposium.results import Audit, TrainingRun
 from symposium.showing import progress
+from symposium.teams import setup_of
 
 #: What decides what a team does and earns.
 _PLAYING = {"environment": (), "problems": (), "policy": (), "rollouts": (), "sandbox": ()}
@@ -62,11 +62,10 @@ def audit(subject: Any, problems: Any = None, **options: Any) -> Audit:
     params = experiment.params
     path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
     if not path.exists():
-        base, problems = experiment.base_folder(), experiment.problems("train")
-        check_memory(params, "audit", problems)
-        protocol = make_protocol(params.rollouts.protocol)
+        setup = setup_of(experiment)
+        check_memory(params, "audit", experiment.problems("train"))
         with progress("audit") as report:
-            result = audit_team(params, params.environment, protocol, base, problems, report)
+            result = audit_team(setup, report)
         storage.write_json(path, result.to_json())
     return Audit(AuditResult.from_json(storage.read_json(path)), path)
 
@@ -100,15 +99,14 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
     folder = experiment.place("team", seed, train=(), **_PLAYING)
     planned = planned_steps(params.train)
     if not set(planned) <= set(steps_in(folder)):
-        base, problems = experiment.base_folder(), experiment.problems_folder()
+        setup, steps = setup_of(experiment), params.train.steps
         check_memory(params, "train", experiment.problems("train"))
-        protocol, steps = make_protocol(params.rollouts.protocol), params.train.steps
         with progress(f"training, seed {seed}") as report:
 
             def on_step(step: int, metrics: dict[str, float]) -> None:
                 report(step, steps, f"reward {metrics['reward/mean']:.2f}")
 
-            train_team(params, params.environment, protocol, problems, base, seed, folder, on_step=on_step)
+            train_team(setup, seed, folder, on_step=on_step)
     rows = tuple(dict(row) for row in storage.read_jsonl(folder / METRICS))
     kept = tuple(step for step in planned if step <= rows[-1]["step"])  # a monitor may have ended the run
     return TrainingRun(experiment, seed, folder, kept, rows, override if overridden else "")

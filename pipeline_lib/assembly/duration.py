@@ -7,8 +7,6 @@ tests, Python) is the factor `REST`, measured with SmolLM2-135M on two cores.
 Tokens: every action is counted with all ``rollouts.max_new_tokens``, so that a run rather ends before than after.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time
@@ -92,12 +90,12 @@ def measured_pace(sizes: Sizes, dtype: torch.dtype) -> Pace:
 def _seconds(work: Callable[[], object]) -> float:
     """Return the shortest of three timings, after one that does not count."""
     work()
-    found = []
+    timings = []
     for _ in range(3):
         began = time.perf_counter()
         work()
-        found.append(time.perf_counter() - began)
-    return min(found)
+        timings.append(time.perf_counter() - began)
+    return min(timings)
 
 
 def stage_seconds(params: Params, folder: Path, stage: str, pace: Pace) -> float | None:
@@ -170,5 +168,5 @@ def seconds_of_stages(params: Params, folder: Path, stages: set[str]) -> dict[st
     largest = max(sizes.values(), key=lambda one: one.parameters)
     dtype = faster_type(largest) if params.policy.dtype == "auto" else params.policy.dtype
     pace = measured_pace(largest, getattr(torch, dtype))
-    found = {stage: stage_seconds(params, folder, stage, pace) for stage in stages}
-    return {stage: seconds for stage, seconds in found.items() if seconds is not None}
+    by_stage = {stage: stage_seconds(params, folder, stage, pace) for stage in stages}
+    return {stage: seconds for stage, seconds in by_stage.items() if seconds is not None}

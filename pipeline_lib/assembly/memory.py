@@ -27,13 +27,11 @@ SmolLM2-135M with adapters, for an update of the embedded model, and for the lib
 with a GPU.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import (
@@ -48,11 +46,8 @@ from pipeline_lib.policies.agents import is_frozen, section_of
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.settings import Params
-from pipeline_lib.settings.policy import AgentPolicy
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.policy import Policy as PolicySettings
-    from pipeline_lib.settings.policy import PretrainedPolicy
+from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
+from pipeline_lib.settings.policy import Policy as PolicySettings
 
 STAGES = ("warm_start", "audit", "train", "sweep", "test")
 GIB = 2**30
@@ -105,8 +100,8 @@ class Need:
     def parts(self) -> dict[str, float]:
         """Return what is held at the peak, by name."""
         largest = max(self.phases.values(), key=lambda phase: sum(phase.values()), default={})
-        found = self.lasting | largest
-        return found | {"allocator": ALLOCATOR * sum(value for name, value in found.items() if name != "libraries")}
+        peak = self.lasting | largest
+        return peak | {"allocator": ALLOCATOR * sum(value for name, value in peak.items() if name != "libraries")}
 
     @property
     def total(self) -> int:
@@ -174,51 +169,51 @@ def need(
         counts: number of prepared problems by split; where they are not known, those that the settings ask for.
     """
     policies = [held for name in sizes if (held := _held(params.policy, name, sizes[name])) is not None]
-    found = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
+    needed = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
     if stage == "warm_start":
-        return _warm_start(params, found, policies, prompt, on_gpu)
+        return _warm_start(params, needed, policies, prompt, on_gpu)
     if not policies:
-        return found
+        return needed
     width = 4 if params.policy.kind == "embedded" or not _narrow(params.policy, on_gpu) else 2
-    own = params.rollouts.kind == "transformers"
+    here = params.rollouts.kind == "transformers"
     rolled = {"auto": width, "float32": 4, "bfloat16": 2}[params.rollouts.dtype]
     whole = [held for held in policies if held.kind == "whole"]
     bases = {id(held.sizes): held.sizes.parameters for held in policies if held.kind != "whole"}
     weights = width * sum(bases.values()) + 4 * sum(held.sizes.parameters for held in whole)
-    copies = [held for held in policies if held.copied(rolled == width)] if own else []
+    copies = [held for held in policies if held.copied(rolled == width)] if here else []
     copied = sum((4 if held.kind == "whole" and params.rollouts.dtype == "auto" else rolled) * held.sizes.parameters
                  for held in copies)  # fmt: skip
-    found.lasting |= {"weights": weights, "copies for sampling": copied}
+    needed.lasting |= {"weights": weights, "copies for sampling": copied}
     if stage == "train" and params.train.loss.kl > 0:
-        found.lasting["base for the KL term"] = sum(4 * held.sizes.parameters for held in whole)
+        needed.lasting["base for the KL term"] = sum(4 * held.sizes.parameters for held in whole)
     adapters = [held for held in policies if held.kind == "lora"]
-    shared = [held for held in adapters if held not in copies] if own else []
-    found.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + width * _side_by_side(shared)
+    shared = [held for held in adapters if held not in copies] if here else []
+    needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + width * _side_by_side(shared)
     largest = max(policies, key=lambda held: held.sizes.parameters).sizes
-    found.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
+    needed.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
     if stage == "train":
-        found.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
-        found.phases["update"] = _update(params, policies, found.tokens, width, on_gpu)
+        needed.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
+        needed.phases["update"] = _update(params, policies, needed.tokens, width, on_gpu)
         most = max(held.trained for held in policies)
         if on_gpu:
-            found.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
+            needed.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
         else:
-            found.phases["saving"] = {"copy of the moments": 8.0 * most}
-    if own:
+            needed.phases["saving"] = {"copy of the moments": 8.0 * most}
+    if here:
         actions = _actions(params, stage, len(policies), counts or {})
-        _sampling(params, actions, found, largest, rolled, limit, on_gpu)
+        _sampling(params, actions, needed, largest, rolled, limit, on_gpu)
     if not on_gpu and stage == "train" and params.train.processes > 1:
-        found.lasting["further processes"] = (params.train.processes - 1) * found.total
-    return found
+        needed.lasting["further processes"] = (params.train.processes - 1) * needed.total
+    return needed
 
 
 def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
     """Return a policy that is in memory; None for one on a server."""
-    own = policy.agents.get(name, AgentPolicy())
-    if own.server is not None:
+    agent = policy.agents.get(name, AgentPolicy())
+    if agent.server is not None:
         return None
     adapter = section_of(policy, name).adapter
-    if is_frozen(own):
+    if is_frozen(agent):
         return _Held("frozen", sizes, 0, 0, ())
     if adapter.kind == "none":
         return _Held("whole", sizes, sizes.parameters, 0, ())
@@ -239,10 +234,10 @@ def _side_by_side(policies: Sequence[_Held]) -> int:
 
 
 def _sampling(
-    params: Params, called: tuple[int, int], found: Need, sizes: Sizes, width: int, limit: float, on_gpu: bool
+    params: Params, called: tuple[int, int], needed: Need, sizes: Sizes, width: int, limit: float, on_gpu: bool
 ) -> None:
     """Add the phase of sampling, of calls with so many prompts and actions."""
-    prompt = found.tokens - params.rollouts.max_new_tokens
+    prompt = needed.tokens - params.rollouts.max_new_tokens
     problems, actions = called
     each = 2 * sizes.depth * sizes.kv * width * (1 if sizes.fused else 2)
     read = min(PREFILL_TOKENS, problems * prompt)
@@ -250,20 +245,20 @@ def _sampling(
     working = width * (4 * sizes.width + sizes.query + 2 * sizes.kv + 3.5 * sizes.inner) + 8 * scores
     prompts = read * (each + working)
     if params.rollouts.rows == "auto":
-        free = limit - sum(found.lasting.values()) - prompts
-        rows = max(1, min(MOST_ROWS, int(free / 2 / (found.tokens * each)))) if each else MOST_ROWS
+        free = limit - sum(needed.lasting.values()) - prompts
+        rows = max(1, min(MOST_ROWS, int(free / 2 / (needed.tokens * each)))) if each else MOST_ROWS
     else:
         rows = int(params.rollouts.rows)
-    found.rows = min(rows, actions)
+    needed.rows = min(rows, actions)
     if not on_gpu and width == 4:
-        found.lasting["compiled kernels"] = _kernels(sizes, found.rows)
-    found.phases["sampling"] = {
-        "cache": found.rows * found.tokens * each,
+        needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows)
+    needed.phases["sampling"] = {
+        "cache": needed.rows * needed.tokens * each,
         "prompts": prompts,
         "logits of the draws": (DRAW_COPIES + _filters(params))
         * 4.0
         * sizes.vocabulary
-        * max(found.rows, read // max(1, prompt)),
+        * max(needed.rows, read // max(1, prompt)),
     }
 
 
@@ -342,25 +337,25 @@ def _gaps(sizes: Sizes, layer: float, reused: float) -> float:
     return min(GAPS * sizes.depth * layer, max(0.0, HELD_AT_MOST + BACKWARD * layer - reused))
 
 
-def _imitation(policy: PretrainedPolicy, found: Need, sizes: Sizes, prompt: int, written: int, on_gpu: bool) -> None:
+def _imitation(policy: PretrainedPolicy, needed: Need, sizes: Sizes, prompt: int, written: int, on_gpu: bool) -> None:
     """Add the warm start of a pretrained model, which is trained once for all agents."""
     held = _held(policy.model_copy(update={"agents": {}}), "base", sizes)
     assert held is not None
     whole = held.kind == "whole"
     width = 4 if whole or not _narrow(policy, on_gpu) else 2
-    found.tokens = min(prompt + written, sizes.context)
+    needed.tokens = min(prompt + written, sizes.context)
     assert policy.warm_start is not None
     rows = policy.warm_start.batch
     if sizes.parameters > SMALL_MODEL:
-        rows = min(rows, max(1, WARM_START_TOKENS // max(1, found.tokens)))
-    tokens, counted = rows * found.tokens, rows * min(written, found.tokens)
+        rows = min(rows, max(1, WARM_START_TOKENS // max(1, needed.tokens)))
+    tokens, counted = rows * needed.tokens, rows * min(written, needed.tokens)
     layer = tokens * (4 * sizes.inner + (5.5 if whole else 4) * sizes.width + 4 * sizes.query)
     layer *= 2.8 if _narrow(policy, on_gpu) else 4
     if policy.attention == "eager":
-        layer += 4 * tokens * found.tokens * sizes.heads
+        layer += 4 * tokens * needed.tokens * sizes.heads
     kept = sizes.depth * tokens * sizes.width * width if policy.gradient_checkpointing else (sizes.depth - 1) * layer
     logits = 4.0 * (tokens if sizes.whole_logits else counted) * sizes.vocabulary * TRAINED_COPIES
-    found.phases["update"] = {
+    needed.phases["update"] = {
         "weights": width * sizes.parameters,
         "adapters": 0.0 if whole else 4.0 * held.trained,
         "optimiser": 8.0 * held.trained,
@@ -369,27 +364,27 @@ def _imitation(policy: PretrainedPolicy, found: Need, sizes: Sizes, prompt: int,
         "logits of the update": logits,
     }
     if not on_gpu and sizes.parameters > SMALL_MODEL:
-        found.phases["update"]["not yet given back"] = _gaps(sizes, layer, (1 + BACKWARD) * layer + logits)
+        needed.phases["update"]["not yet given back"] = _gaps(sizes, layer, (1 + BACKWARD) * layer + logits)
     # Adapters are added to a copy of the weights, one of every matrix at the same time.
-    found.phases["saving"] = {
+    needed.phases["saving"] = {
         "weights": width * sizes.parameters * (1 if whole else 2),
         "optimiser": 8.0 * held.trained,
     }
 
 
-def _warm_start(params: Params, found: Need, policies: Sequence[_Held], prompt: int, on_gpu: bool) -> Need:
+def _warm_start(params: Params, needed: Need, policies: Sequence[_Held], prompt: int, on_gpu: bool) -> Need:
     """Return what the warm start needs; of a pretrained model, a GGUF file is converted before it is loaded."""
     if params.policy.kind == "pretrained":
         converted = any(needs_conversion(model) for model in params.policy.models)
         largest = max((held.sizes.parameters for held in policies), default=0)
-        found.phases["conversion"] = {"weights": CONVERTED * largest * converted}
+        needed.phases["conversion"] = {"weights": CONVERTED * largest * converted}
         if params.policy.warm_start is not None and policies:
-            _imitation(params.policy, found, policies[0].sizes, prompt, params.rollouts.max_new_tokens, on_gpu)
-        return found
+            _imitation(params.policy, needed, policies[0].sizes, prompt, params.rollouts.max_new_tokens, on_gpu)
+        return needed
     if policies:
         made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)
         tokens = params.policy.warm_start.batch * min(made.context, PROMPT_TOKENS)
         layer = 4.0 * tokens * (4 * made.inner + 5.5 * made.width + 4 * made.query + made.heads * PROMPT_TOKENS)
-        found.lasting |= {"weights": 4.0 * made.parameters, "optimiser": 8.0 * made.parameters}
-        found.phases["update"] = {"gradients": 4.0 * made.parameters, "activations": made.depth * layer}
-    return found
+        needed.lasting |= {"weights": 4.0 * made.parameters, "optimiser": 8.0 * made.parameters}
+        needed.phases["update"] = {"gradients": 4.0 * made.parameters, "activations": made.depth * layer}
+    return needed

@@ -1,11 +1,9 @@
 """Whether a stage fits into memory, and what to set if it does not."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib.assembly.memory import GIB, STAGES, Need, longest_prompt, need, policy_names
 from pipeline_lib.memory import all_memory, free_memory, held_memory
@@ -13,10 +11,8 @@ from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.policy import Policy as PolicySettings
 from pipeline_lib.storage import CorruptFileError
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.policy import Policy as PolicySettings
 
 
 def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
@@ -90,7 +86,7 @@ def counts_in(params: Params, folder: Path) -> dict[str, int]:
     with contextlib.suppress(OSError, ValueError, CorruptFileError):
         manifest = load_manifest(folder)
         if manifest["environment"] == params.environment.kind:
-            return {split: len(found["hashes"]) for split, found in manifest["splits"].items()}
+            return {split: len(entry["hashes"]) for split, entry in manifest["splits"].items()}
     return {}
 
 

@@ -20,8 +20,6 @@ Not found: hidden files; files of a computed name; modules on a path that is add
 modules outside a package, imports of a computed name.  Use `named_code` for classes that settings name by a string.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util
@@ -126,8 +124,8 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxCache | 
                 entered.add(top)
                 base = _top_level(top, installed=True)
                 assert base is not None
-                own, imports = _user_code(top, base, {*seen, *waiting}, memory)
-                files |= own
+                package_files, imports = _user_code(top, base, {*seen, *waiting}, memory)
+                files |= package_files
                 waiting += sorted(imports)
                 versions |= _distributions({imported.partition(".")[0] for imported in imports})
             continue
@@ -171,16 +169,16 @@ def source_of(name: str, installed: bool = False) -> Path | None:
     if base is None:
         return None
     place = base.joinpath(*rest)
-    found = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    return next((path for path in found if path.is_file()), None)
+    candidates = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _top_level(name: str, installed: bool) -> Path | None:
     """Return the folder of a top-level package (of a module: its path without ending), or None; as `source_of`."""
-    found = _located(name, tuple(sys.path))
-    if found is None or installed or (name in OWN and found.parent == Path(__file__).parents[2]):
-        return found  # a wheel may have installed our own
-    return None if _is_installed(found) else found
+    place = _located(name, tuple(sys.path))
+    if place is None or installed or (name in OWN and place.parent == Path(__file__).parents[2]):
+        return place  # a wheel may have installed our own
+    return None if _is_installed(place) else place
 
 
 def _is_installed(base: Path) -> bool:
@@ -237,11 +235,11 @@ def _modules_below(package: str) -> list[str]:
     """Return the names of all modules of a package of the project, its own included."""
     base = source_of(package)
     assert base is not None
-    found = []
+    modules = []
     for path in base.parent.rglob("*.py"):
         parts = path.relative_to(base.parent).with_suffix("").parts
-        found.append(".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
-    return found
+        modules.append(".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
+    return modules
 
 
 def _packages_of(module: str) -> list[str]:
@@ -254,11 +252,7 @@ def _user_code(
 ) -> tuple[dict[str, str], frozenset[str]]:
     """Return a user's top-level package or module: digests by module or file name, and the modules that it imports.
 
-    Args:
-        name: its name.
-        base: its folder; of a module: its path without ending.
-        entered: modules of it that are imported from elsewhere.
-        memory: cache of parsed files.
+    ``base`` is its folder; of a module: its path without ending.  ``entered`` are modules imported from elsewhere.
     """
     sources, files = _user_files(name, base)
     parsed: dict[str, Syntax] = {}
@@ -267,7 +261,7 @@ def _user_code(
             parsed[module] = memory.of(path)
         except (SyntaxError, ValueError):  # a text that is no Python
             continue
-    imports = {found for module, syntax in parsed.items() for found in _imported(syntax, module, sources[module])}
+    imports = {imported for module, syntax in parsed.items() for imported in _imported(syntax, module, sources[module])}
     reached = {*imports, *entered}
     reached |= {package for module in reached for package in _packages_of(module)}
     as_text = any(syntax.reads_source for syntax in parsed.values())
@@ -367,7 +361,7 @@ def _covers(names: Iterable[str], name: str) -> bool:
 
 def _data_files(package: Path) -> dict[str, str]:
     """Return the digests of files that are no modules, in a package's folder and in folders that are no packages."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = [package]
     while waiting:
         for path in waiting.pop().iterdir():
@@ -375,22 +369,22 @@ def _data_files(package: Path) -> dict[str, str]:
                 if path.name != "__pycache__" and not (path / "__init__.py").exists():
                     waiting.append(path)
             elif path.suffix not in (".pyc", ".so") and (path.suffix != ".py" or path.parent != package):
-                found[f"{package.name}/{path.relative_to(package).as_posix()}"] = file_digest(path)
-    return found
+                digests[f"{package.name}/{path.relative_to(package).as_posix()}"] = file_digest(path)
+    return digests
 
 
 def _versions(imported: Collection[str]) -> dict[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:2]))}
+    versions = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in sorted(imported):
         for distribution in LIBRARIES.get(name, ()):
-            found[distribution] = version(distribution)
-    return found
+            versions[distribution] = version(distribution)
+    return versions
 
 
 def _distributions(packages: Collection[str]) -> dict[str, str]:
     """Return the versions of the distributions that provide some top-level packages."""
-    found = {name for package in packages for name in _providers().get(package, ())}
-    return {name: version(name) for name in sorted(found)}
+    names = {name for package in packages for name in _providers().get(package, ())}
+    return {name: version(name) for name in sorted(names)}
 
 
 @functools.cache
@@ -416,7 +410,7 @@ def versions_of(python: str, distributions: tuple[str, ...]) -> dict[str, str]:
     code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
     try:
         done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
+        installed = json.loads(done.stdout)
     except (OSError, subprocess.CalledProcessError, ValueError):
         return {}
-    return {f"{name}, elsewhere": found[name] for name in distributions if name in found}
+    return {f"{name}, elsewhere": installed[name] for name in distributions if name in installed}

@@ -4,8 +4,6 @@ A file counts as unchanged if its device, inode, size, and times of modification
 Programs cannot set the last one, so an edited file with its old time of modification counts as changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -44,9 +42,9 @@ class DigestCache:
             return file_digest(path)
         state = [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
         key = str(path.resolve())
-        known = self._known.get(key)
-        if isinstance(known, list) and known[:-1] == state:
-            return str(known[-1])
+        remembered = self._known.get(key)
+        if isinstance(remembered, list) and remembered[:-1] == state:
+            return str(remembered[-1])
         found = file_digest(path)
         self._known[key] = [*state, found]
         self._keep()
@@ -54,14 +52,14 @@ class DigestCache:
 
     def files(self, folder: Path) -> dict[str, str]:
         """Return the digests of all files below a folder by relative name; hidden ones and caches do not count."""
-        found = {}
+        digests = {}
         for place, folders, names in os.walk(folder, followlinks=True):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
             for name in sorted(names):
                 path = Path(place, name)
                 if not name.startswith(".") and path.is_file():
-                    found[path.relative_to(folder).as_posix()] = self.of(path)
-        return found
+                    digests[path.relative_to(folder).as_posix()] = self.of(path)
+        return digests
 
     def _keep(self) -> None:
         if self._memory is not None:

@@ -1,7 +1,5 @@
 """Describe what differs between two identities."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

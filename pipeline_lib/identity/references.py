@@ -1,7 +1,5 @@
 """Code and files that the settings of a section name by a string; results depend on their content."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,14 +31,14 @@ def references_of(section: BaseModel, contents: DigestCache) -> References:
     Raises:
         ValueError: named code does not exist.
     """
-    found = References({}, {}, {})
+    references = References({}, {}, {})
     code_names, file_names = referenced_names(section)
     for name in sorted(code_names):
-        own = named_code(name)
-        found.code[name] = own.files
-        found.versions.update(own.versions)
+        code = named_code(name)
+        references.code[name] = code.files
+        references.versions.update(code.versions)
     for name in sorted(file_names):
         path = Path(name).expanduser()
         if path.exists():
-            found.content[name] = contents.files(path) if path.is_dir() else contents.of(path)
-    return found
+            references.content[name] = contents.files(path) if path.is_dir() else contents.of(path)
+    return references

@@ -6,8 +6,6 @@ that can be the name of a module counts as an import.  Parsing takes most of the
 content of the file, never by its name or times.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json
@@ -118,15 +116,15 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 def _words(tree: ast.AST) -> set[str]:
     """Return all names, attributes, imported names and literal strings below ``tree``."""
-    found: set[str] = set()
+    words: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=word) | ast.Constant(value=str(word)) | ast.Name(id=word):
-                found.add(word)
+                words.add(word)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.name.partition(".")[0] for alias in names}
-                found.add(getattr(node, "module", None) or "")
-    return found
+                words |= {alias.name.partition(".")[0] for alias in names}
+                words.add(getattr(node, "module", None) or "")
+    return words
 
 
 def _drop_docstring(node: ast.AST) -> None:

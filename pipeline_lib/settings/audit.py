@@ -1,7 +1,5 @@
 """``audit``: before training, test whether the best policy under the reward does the task."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from pipeline_lib.settings.base import Section

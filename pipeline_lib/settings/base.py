@@ -6,8 +6,6 @@ it changes results at most by the order of additions, makes no stage stale, and 
 continuation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar, get_args
@@ -69,13 +67,13 @@ def is_machine_setting(field: FieldInfo) -> bool:
 def result_settings(section: BaseModel) -> dict[str, Any]:
     """Return the result settings of a section as JSON-like data, defaults included, machine settings left out."""
     plain = section.model_dump(mode="json")
-    found = {}
+    values = {}
     for name, field in type(section).model_fields.items():
         if is_machine_setting(field):
             continue
         value = getattr(section, name)
-        found[name] = result_settings(value) if isinstance(value, BaseModel) else plain[name]
-    return found
+        values[name] = result_settings(value) if isinstance(value, BaseModel) else plain[name]
+    return values
 
 
 def machine_settings(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:

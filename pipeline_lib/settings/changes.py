@@ -1,7 +1,5 @@
 """Changes to the settings of ``params.yaml``, made by ``-S``, by a cell of a study or by a form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any

@@ -15,8 +15,6 @@ names itself replaces them; values of the section override them.
 have other keys; with the preset of an environment goes what it brings for other sections.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -147,12 +145,12 @@ def _read_preset(folder: Path, name: str, above: tuple[str, ...] = ()) -> dict[s
         SettingsError: a preset does not exist (the message lists the known ones), or would be below itself.
     """
     path = folder / f"{name}.yaml"
-    known = sorted(file.stem for file in folder.glob("*.yaml"))
-    if name not in known:
+    presets = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name not in presets:
         brings = (folder.parent / "environment" / f"{name}.yaml").exists()
         raise SettingsError(
-            f"{path}: there is no preset '{name}' for '{folder.name}'; known presets: {', '.join(known) or 'none'}"
-            f"{f'; environment={name} brings values of other sections' if brings else nearest(name, known)}"
+            f"{path}: there is no preset '{name}' for '{folder.name}'; known presets: {', '.join(presets) or 'none'}"
+            f"{f'; environment={name} brings values of other sections' if brings else nearest(name, presets)}"
         )
     content = read_mapping(path)
     below = _pop_name(content, f"{path}: {PRESET}")

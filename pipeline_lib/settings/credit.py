@@ -1,7 +1,5 @@
 """``train.credit``: which combinations of the sampled actions are executed to give each agent its own advantage."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

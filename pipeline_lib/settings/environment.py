@@ -1,7 +1,5 @@
 """``environment`` and ``problems``: sections whose settings models are defined by the environment."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Union, get_args

@@ -1,8 +1,6 @@
 """``evaluate`` and ``verdict``: the sweep, the rule of selection, the test, and the statistics."""
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,7 +30,7 @@ class Guard(Section):
     slack: float | None = Field(None, ge=0, description="accepted difference from the base's mean in the bad direction")
 
     @model_validator(mode="after")
-    def _guards_something(self) -> Guard:
+    def _guards_something(self) -> Self:
         if self.limit is None and self.slack is None:
             raise ValueError(f"the guard on '{self.metric}' accepts everything; set limit, slack or both")
         return self
@@ -94,7 +92,7 @@ class EvaluateSettings(Section):
         return {**values, "pass_k": [k for k in cls.model_fields["pass_k"].default if k <= samples]}
 
     @model_validator(mode="after")
-    def _k_episodes_are_played(self) -> EvaluateSettings:
+    def _k_episodes_are_played(self) -> Self:
         if wrong := [k for k in self.pass_k if k < 1]:
             raise ValueError(f"pass_k has {wrong[0]}; k is a number of episodes, at least 1")
         if (largest := max(self.pass_k, default=0)) > self.test.samples:
@@ -106,7 +104,7 @@ class EvaluateSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _baselines_once(self) -> EvaluateSettings:
+    def _baselines_once(self) -> Self:
         if repeated := [name for name in self.baselines if self.baselines.count(name) > 1]:
             raise ValueError(f"baselines has {repeated[0]} more than once; each protocol is tested once")
         return self

@@ -5,8 +5,6 @@ stands for a value that nobody gave: it is 60 unless a preset says otherwise.  A
 no preset changes it.  In a list whose elements DVC reads (``seeds``), a default's elements are in quotes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,29 +42,29 @@ def given_in(content: Mapping[str, Any], source: Path | str) -> dict[str, Any]:
     Raises:
         SettingsError: what is written as a default is not the default.
     """
-    found: dict[str, Any] = _given(content, Params().model_dump(mode="json"), source, ())
-    return found
+    given: dict[str, Any] = _given(content, Params().model_dump(mode="json"), source, ())
+    return given
 
 
 def _given(value: Any, default: Any, source: Path | str, keys: tuple[str, ...]) -> Any:
     """Return a value without the defaults in it."""
     if not isinstance(value, Mapping):
         return value
-    found = {}
+    given = {}
     for key, inner in value.items():
         below = default.get(key, _UNKNOWN) if isinstance(default, Mapping) else _UNKNOWN
         written, place = _written_default(inner), (*keys, str(key))
         if written is _UNKNOWN:
             left = _given(inner, below, source, place)
             if left or not isinstance(inner, Mapping) or (below and not inner):
-                found[key] = left
+                given[key] = left
         elif written != below:
             shown = "there is no such setting" if below is _UNKNOWN else f"the default is {below!r}"
             raise SettingsError(
                 f"{source}: {'.'.join(place)}: got {inner!r}, but {shown}; write a value of your own without the word "
                 "default and without quotes"
             )
-    return found
+    return given
 
 
 def _written_default(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """Mistakes in settings, in words."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

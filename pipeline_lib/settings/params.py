@@ -1,8 +1,6 @@
 """The typed, immutable model of ``params.yaml``: one section per stage."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -76,7 +74,7 @@ class Params(Section):
         return value
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Params:
+    def _sections_agree(self) -> Self:
         if isinstance(self.policy, EmbeddedPolicy) and self.rollouts.max_new_tokens >= self.policy.context:
             raise ValueError(
                 f"rollouts.max_new_tokens ({self.rollouts.max_new_tokens}) leaves no space for a prompt in "
@@ -95,21 +93,21 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
-    def _the_environment_agrees(self) -> Params:
+    def _the_environment_agrees(self) -> Self:
         task = find(self.environment.kind)
         task.check(self)
-        known = task.metrics()
+        metrics = task.metrics()
         for what, name in [("metric", self.evaluate.metric), *(("guards", g.metric) for g in self.evaluate.guards)]:
-            if name != "reward" and name not in known:
+            if name != "reward" and name not in metrics:
                 raise ValueError(
                     f"evaluate.{what}: {name!r} is not a metric of the environment {self.environment.kind}; accepted: "
-                    f"{', '.join(known)}, reward"
+                    f"{', '.join(metrics)}, reward"
                 )
-        if self.evaluate.metric != "reward" and known[self.evaluate.metric].better == "lower":
+        if self.evaluate.metric != "reward" and metrics[self.evaluate.metric].better == "lower":
             raise ValueError(
                 f"evaluate.metric: lower values of {self.evaluate.metric} are better; choose another metric"
             )
-        if reason := describe(self.evaluate.metric, known).judges_nothing(self.verdict.margin):
+        if reason := describe(self.evaluate.metric, metrics).judges_nothing(self.verdict.margin):
             raise ValueError(f"verdict.margin: {reason}")
         if (
             self.policy.kind == "pretrained"
@@ -135,7 +133,7 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
-    def _agents_can_be_exchanged(self) -> Params:
+    def _agents_can_be_exchanged(self) -> Self:
         if not self.evaluate.cross_play:
             return self
         if len(self.seeds.train) < 2:
@@ -151,7 +149,7 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
-    def _fidelity_can_be_measured(self) -> Params:
+    def _fidelity_can_be_measured(self) -> Self:
         if not self.train.fidelity_every:
             return self
         if self.rollouts.protocol != "decentralised":
@@ -164,7 +162,7 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
-    def _agents_exist(self) -> Params:
+    def _agents_exist(self) -> Self:
         """Refuse agents that the team does not have, and a team without an agent to train."""
         differing = self.policy.agents
         names = find(self.environment.kind).agent_names(self) if differing else None
@@ -181,7 +179,7 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
-    def _credit_can_be_given(self) -> Params:
+    def _credit_can_be_given(self) -> Self:
         credit = self.train.credit
         if credit.kind == "aligned":
             return self

@@ -1,9 +1,7 @@
 """``policy``: the language models of the team."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -78,7 +76,7 @@ class AgentPolicy(Section):
     temperature: float | None = Field(None, gt=0, le=5, description="in place of rollouts.temperature")
 
     @model_validator(mode="after")
-    def _frozen_has_nothing_to_train(self) -> AgentPolicy:
+    def _frozen_has_nothing_to_train(self) -> Self:
         given = {name for name in type(self).model_fields if getattr(self, name) is not None}
         if self.server is not None and (own := given - {"server", "trained", "temperature"}):
             raise ValueError(f"{min(own)} is about weights, and those of this agent are on a server; leave it out")
@@ -130,7 +128,7 @@ class EmbeddedPolicy(Section):
     agents: Mapping[str, EmbeddedAgent] = Field({}, description="by agent, what differs: shape, training, sampling")
 
     @model_validator(mode="after")
-    def _agents_fit(self) -> EmbeddedPolicy:
+    def _agents_fit(self) -> Self:
         _refuse_shared(self.parameters, self.agents)
         shared = self.model_dump(exclude={"agents"})
         for name, agent in self.agents.items():
@@ -143,7 +141,7 @@ class EmbeddedPolicy(Section):
         return self
 
     @model_validator(mode="after")
-    def _heads_fit(self) -> EmbeddedPolicy:
+    def _heads_fit(self) -> Self:
         if self.hidden_size % self.heads or self.heads % self.kv_heads:
             raise ValueError(
                 f"hidden_size ({self.hidden_size}) must be a multiple of heads ({self.heads}), "
@@ -183,7 +181,7 @@ class PretrainedPolicy(Section):
     agents: Mapping[str, AgentPolicy] = Field({}, description="by agent, what differs: adapter, training, sampling")
 
     @model_validator(mode="after")
-    def _one_model_to_begin_with(self) -> PretrainedPolicy:
+    def _one_model_to_begin_with(self) -> Self:
         if self.warm_start is not None and len(set(self.models)) > 1:
             raise ValueError(
                 f"warm_start trains one model for all agents, and models names {len(set(self.models))}; name one, or "
@@ -192,7 +190,7 @@ class PretrainedPolicy(Section):
         return self
 
     @model_validator(mode="after")
-    def _separate_weights(self) -> PretrainedPolicy:
+    def _separate_weights(self) -> Self:
         _refuse_shared(self.parameters, self.agents)
         return self
 

@@ -1,7 +1,5 @@
 """Common parts of the ``problems`` sections of several environments."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator

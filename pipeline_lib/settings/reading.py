@@ -1,7 +1,5 @@
 """YAML files of settings as plain data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from pathlib import Path

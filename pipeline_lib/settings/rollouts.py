@@ -1,8 +1,6 @@
 """``rollouts``: how actions are sampled, and by which engine."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -81,7 +79,7 @@ class VllmRollouts(_Rollouts):
     timeout: Machine[float] = Field(600, gt=0, description="server: time limit of a request in seconds")
 
     @model_validator(mode="after")
-    def _consistent(self) -> VllmRollouts:
+    def _consistent(self) -> Self:
         if (self.process == "server") != bool(self.urls):
             raise ValueError("process: server needs urls; for other values of process leave urls empty")
         if self.devices and len(self.devices) < self.tensor_parallel * self.replicas:

@@ -1,7 +1,5 @@
 """``sandbox``: where untrusted programs run, and what they may use."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

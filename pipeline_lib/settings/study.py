@@ -4,13 +4,11 @@ Its file is ``conf/studies/<name>.yaml``.  Every cell (a level of each factor) i
 changed; all cells are trained with the same seeds, and each is compared with the reference cell.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -39,7 +37,7 @@ class StudySettings(Section):
     )
 
     @model_validator(mode="after")
-    def _fits_together(self) -> StudySettings:
+    def _fits_together(self) -> Self:
         for factor, levels in self.factors.items():
             if len(levels) < 2:
                 raise ValueError(f"the factor '{factor}' needs at least two levels")

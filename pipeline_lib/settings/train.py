@@ -1,8 +1,6 @@
 """``train``: the MAGRPO update (arXiv 2508.04652) and its options."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -51,7 +49,7 @@ class LossSettings(Section):
     mask_truncated: bool = Field(False, description="leave actions that reach max_new_tokens out of the loss")
 
     @model_validator(mode="after")
-    def _reuse_needs_clip(self) -> LossSettings:
+    def _reuse_needs_clip(self) -> Self:
         if self.epochs > 1 and self.clip == 0:
             raise ValueError(f"epochs ({self.epochs}) above 1 reuses a batch off-policy; set clip (for example 0.2)")
         if self.epochs == 1 and self.clip > 0:
@@ -163,7 +161,7 @@ class TrainSettings(Section):
     loss: LossSettings = LossSettings()
 
     @model_validator(mode="after")
-    def _checkpoints_within_run(self) -> TrainSettings:
+    def _checkpoints_within_run(self) -> Self:
         if self.checkpoint_every > self.steps:
             raise ValueError(
                 f"checkpoint_every ({self.checkpoint_every}) is longer than the run ({self.steps} steps): "
@@ -172,7 +170,7 @@ class TrainSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _credit_needs_a_common_state(self) -> TrainSettings:
+    def _credit_needs_a_common_state(self) -> Self:
         if self.credit.kind != "aligned" and self.groups == "episodes":
             raise ValueError(
                 f"credit {self.credit.kind} combines actions that were sampled in one state, and with groups: "
@@ -191,7 +189,7 @@ class SeedSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _distinct(self) -> SeedSettings:
+    def _distinct(self) -> Self:
         for name, seeds in (("train", self.train), ("single_agent", self.single_agent)):
             if len(set(seeds)) != len(seeds) or min(seeds, default=0) < 0:
                 raise ValueError(f"seeds.{name} {list(seeds)} must be different and not negative")

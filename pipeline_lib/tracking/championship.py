@@ -9,11 +9,10 @@ A team is identified by its weights: a repeated run with the same name and other
 champion's own weights are tested again on the same problems by the same metric, the newest value is stored.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 IMPROVED = "IMPROVED"
 
@@ -28,13 +27,11 @@ class Contender:
     """The test result of a team.
 
     Attributes:
-        team: its checkpoint's name within its run.
-        run: name of the run.
+        team, run: its checkpoint's name within its run, and the name of the run.
         verdict: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
         plan_faults: deviations from the plan, in words; empty if there are none.
         problems: digest of the test problems' content.
-        metric: the primary metric; greater is better.
-        value: mean of the metric on the test problems, over the run's training seeds.
+        metric, value: the primary metric (greater is better), and its mean on the test problems over training seeds.
         weights: digest of the team's weights; empty: unknown.
     """
 
@@ -47,7 +44,7 @@ class Contender:
     value: float
     weights: str = ""
 
-    def tests_again(self, other: Contender) -> bool:
+    def tests_again(self, other: Self) -> bool:
         """Return whether the same weights were tested on the same problems by the same metric."""
         same = (self.weights, self.problems, self.metric) == (other.weights, other.problems, other.metric)
         return same and bool(self.weights)
@@ -57,23 +54,21 @@ class Contender:
         return {f"symposium.test.{name}": str(value) for name, value in dataclasses.asdict(self).items()}
 
     @classmethod
-    def from_tags(cls, tags: Mapping[str, str]) -> Contender | None:
+    def from_tags(cls, tags: Mapping[str, str]) -> Self | None:
         """Return the test in a version's tags, or None if it was never tested."""
-        found = {field.name: tags.get(f"symposium.test.{field.name}", "") for field in dataclasses.fields(cls)}
-        if not found["value"]:
+        values = {field.name: tags.get(f"symposium.test.{field.name}", "") for field in dataclasses.fields(cls)}
+        if not values["value"]:
             return None
-        return cls(**{**found, "value": float(found["value"])})  # type: ignore[arg-type]  # the other fields are str
+        return cls(**{**values, "value": float(values["value"])})  # type: ignore[arg-type]  # the other fields are str
 
     def __str__(self) -> str:
         return f"{self.team} of {self.run}"
 
 
 def decide(candidate: Contender, present: Contender | None) -> tuple[bool, str]:
-    """Return whether the candidate becomes or stays champion, and the reason as a sentence.
+    """Return whether a team that was just tested becomes or stays champion, and the reason as a sentence.
 
-    Args:
-        candidate: the team just tested.
-        present: the current champion; None if there is none that was tested.
+    ``present`` is the current champion; None if there is none that was tested.
     """
     stays = f"the champion stays {present}" if present else "there is still no champion"
     by = f"{candidate.metric} {candidate.value:.4f}"

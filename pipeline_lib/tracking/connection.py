@@ -1,7 +1,5 @@
 """Connections to the tracking store, with timeouts of seconds instead of minutes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -13,9 +11,8 @@ import mlflow
 from mlflow import MlflowClient
 
 from pipeline_lib.locks import locked
-from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK
+from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK, page_tags
 from pipeline_lib.tracking.database import make_database
-from pipeline_lib.tracking.start_page import page_tags
 
 
 def connect(uri: str, home: Path) -> MlflowClient:
@@ -45,15 +42,15 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
     the project serves them from ``home``.
     """
     with locked(home / LOCK):
-        found = client.get_experiment_by_name(name)
-        if found is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             location = None if uri.startswith("http") else f"mlflow-artifacts:/{re.sub(r'[^A-Za-z0-9_-]', '-', name)}"
-            found = client.get_experiment(client.create_experiment(name, artifact_location=location))
-        elif found.lifecycle_stage == "deleted":
-            client.restore_experiment(found.experiment_id)
-        identity = str(found.experiment_id)
+            experiment = client.get_experiment(client.create_experiment(name, artifact_location=location))
+        elif experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+        identity = str(experiment.experiment_id)
         for tag, value in page_tags(identity).items():
-            if found.tags.get(tag) != value:
+            if experiment.tags.get(tag) != value:
                 client.set_experiment_tag(identity, tag, value)
     return identity
 

@@ -5,8 +5,6 @@ process can work.  So they are made in another file, which then gets the databas
 was left before is replaced: it holds no run.
 """
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import sys
@@ -25,9 +23,7 @@ SQLITE = "sqlite:///"
 def make_database(uri: str, home: Path) -> None:
     """Make the tables of a SQLite database that has none, or only a part of them; the caller holds the `LOCK`.
 
-    Args:
-        uri: address of the tracking store; one that is no SQLite file is left alone.
-        home: folder for the file in which the tables are made.
+    Any other tracking store is left alone.  The tables are made in a file of the folder ``home``.
 
     Raises:
         CorruptFileError: the file is no database any more.

@@ -1,7 +1,5 @@
 """Names for processes, by which another process can check whether one is still running."""
 
-from __future__ import annotations
-
 import os
 import socket
 
@@ -22,8 +20,8 @@ def is_gone(process: str) -> bool:
         host, pid, created = process.rsplit(":", 2)
         if host != socket.gethostname():
             return False
-        found = psutil.Process(int(pid))
-        return abs(found.create_time() - float(created)) > 1.0 or found.status() == psutil.STATUS_ZOMBIE
+        running = psutil.Process(int(pid))
+        return abs(running.create_time() - float(created)) > 1.0 or running.status() == psutil.STATUS_ZOMBIE
     except ValueError:
         return False
     except psutil.NoSuchProcess:

@@ -4,25 +4,20 @@ A checkpoint is identified by its weights: the same name with other weights is a
 pointers, not the weights.  Importing this module imports MLflow, which takes a second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput, Metric
 from mlflow.exceptions import MlflowException
 
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.championship import Contender, decide
 from pipeline_lib.tracking.connection import as_default, connect
+from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.runs import TAG_RUN, RunRecorder
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from pipeline_lib.tracking.operations import RunKey
 
 CHAMPION = "champion"
 TAG_MODEL, TAG_SELECTED, TAG_CHAMPION = "symposium.model", "symposium.selected", "symposium.champion"
@@ -53,8 +48,8 @@ class Recorder(RunRecorder):
         _, run = self.ids(key)
         with self._model(key, **checkpoint) as model:
             name, digest = dataset[0], dataset[1][:36]
-            known = sorted(self._client.get_logged_model(model).metrics or [], key=lambda metric: metric.timestamp)
-            present = {m.key: m.value for m in known if (m.dataset_name, m.dataset_digest) == (name, digest)}
+            measured = sorted(self._client.get_logged_model(model).metrics or [], key=lambda metric: metric.timestamp)
+            present = {m.key: m.value for m in measured if (m.dataset_name, m.dataset_digest) == (name, digest)}
             fresh = [
                 Metric(metric, value, when, checkpoint["step"], model, name, digest)
                 for metric, value in values.items()
@@ -92,9 +87,9 @@ class Recorder(RunRecorder):
         experiment, run = self.ids(key)
         identity = f"{key.run}/{name}/{digest}"
         with self._alone():
-            found = self._client.search_logged_models([experiment], filter_string=f"tags.`{TAG_MODEL}` = '{identity}'")
-            if found:
-                yield str(found[0].model_id)
+            models = self._client.search_logged_models([experiment], filter_string=f"tags.`{TAG_MODEL}` = '{identity}'")
+            if models:
+                yield str(models[0].model_id)
                 return
             pointers = {"symposium.digest": digest, "symposium.uri": uri, "symposium.step": str(step)}
             tags = {TAG_MODEL: identity, TAG_RUN: key.run, **pointers, "mlflow.model.isExternal": "true"}
@@ -108,9 +103,9 @@ class Recorder(RunRecorder):
         if not self._client.search_registered_models(f"name = '{registered}'"):
             self._client.create_registered_model(registered)
         source = f"models:/{model}"
-        found = [v for v in self._client.search_model_versions(f"name = '{registered}'") if v.source == source]
+        versions = [v for v in self._client.search_model_versions(f"name = '{registered}'") if v.source == source]
         with as_default(self._client.tracking_uri):
-            made = found or [self._client.create_model_version(registered, source, run, model_id=model)]
+            made = versions or [self._client.create_model_version(registered, source, run, model_id=model)]
         self._tag_version(registered, made[0].version, contender)
         return str(made[0].version)
 
@@ -120,12 +115,7 @@ class Recorder(RunRecorder):
 
 
 def champion(home: Path, registered: str) -> Contender | None:
-    """Return the test of the champion of a registered model, or None if there is none.
-
-    Args:
-        home: folder of the tracking database, used if no server is configured.
-        registered: name of the registered model.
-    """
+    """Return the test of the champion of a registered model, or None; ``home`` as for `tracking_uri`."""
     version = _champion_version(connect(tracking_uri(home), home), registered)
     return Contender.from_tags(version.tags) if version else None
 

@@ -7,8 +7,6 @@ run at the same moment, it may be created twice.
 Methods raise MLflow's exceptions.  Importing this module imports MLflow, which takes a second.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict
@@ -35,9 +33,7 @@ _LONGEST_TAG = 5000
 class RunRecorder:
     """One connection to a tracking server.
 
-    Args:
-        uri: address of the server or database.
-        home: folder of the lock and, without a server, of database and artifacts.
+    ``home`` is the folder of the lock and, without a server, of database and artifacts.
     """
 
     def __init__(self, uri: str, home: Path) -> None:
@@ -59,10 +55,7 @@ class RunRecorder:
     def ids(self, key: RunKey, process: str = "", when: int | None = None) -> tuple[str, str]:
         """Return experiment id and run id; a missing experiment, parent or run is created.
 
-        Args:
-            key: which run.
-            process: the process that works on a created run.
-            when: start of a created run, in milliseconds since 1970; None means now.
+        The created run is that of ``process``, and began at ``when`` (milliseconds since 1970; None: now).
         """
         if key.experiment not in self._experiments:
             self._experiments[key.experiment] = experiment_id(self._client, self._uri, self._home, key.experiment)
@@ -113,13 +106,9 @@ class RunRecorder:
             self._update_states(key)
 
     def close(self, key: RunKey, status: str, process: str, when: int) -> None:
-        """Set the final state of a run (FINISHED, FAILED, KILLED), and derive its parent's state.
+        """Set the final state of a run (FINISHED, FAILED, KILLED) at ``when`` (milliseconds), and derive its parent's.
 
-        Args:
-            key: which run.
-            status: its state.
-            process: the process that reports it; ignored if another process is now working on the run.
-            when: time in milliseconds since 1970.
+        A report of ``process`` is ignored if another process is now working on the run.
         """
         _, run = self.ids(key, process)
         present = self._client.get_run(run).data.tags.get(TAG_PROCESS, "")
@@ -139,14 +128,14 @@ class RunRecorder:
     def metrics(self, key: RunKey, values: list[MetricValue]) -> None:
         """Log metrics; a metric that already has a value at a step keeps it."""
         _, run = self.ids(key)
-        known = self._steps(run)
+        logged_steps = self._steps(run)
         fresh: dict[tuple[str, int], Metric] = {}
         for name, number, when, step in values:
-            if step not in known[name]:
+            if step not in logged_steps[name]:
                 fresh.setdefault((name, step), Metric(name, number, when, step))
         self._client.log_batch(run, metrics=list(fresh.values()))
         for name, step in fresh:  # after the request, because a failed one is repeated
-            known[name].add(step)
+            logged_steps[name].add(step)
 
     def summary(self, key: RunKey, values: dict[str, float], when: int) -> None:
         """Log single numbers; MLflow shows the newest value."""
@@ -188,9 +177,7 @@ class RunRecorder:
     def _update_states(self, key: RunKey, ended: str = "") -> None:
         """Mark runs whose process has ended as KILLED, and end the parent if no process works on it any more.
 
-        Args:
-            key: any run of the whole.
-            ended: a process that has just reported its end.
+        ``key`` is any run of the whole; ``ended`` a process that has just reported its end.
         """
         experiment, parent = self.ids(key.parent)
         with self._alone():
@@ -216,14 +203,14 @@ class RunRecorder:
     def _find_or_create(self, key: RunKey, experiment: str, parent: str, process: str, when: int | None) -> str:
         identity = {TAG_RUN: key.run, TAG_SETTINGS: key.settings, TAG_PART: key.part or _NO_PART}
         with self._alone():
-            found = self._client.search_runs(
+            runs = self._client.search_runs(
                 [experiment],
                 filter_string=" AND ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items()),
                 order_by=["attributes.start_time ASC"],
                 max_results=1,
             )
-            if found:
-                return str(found[0].info.run_id)
+            if runs:
+                return str(runs[0].info.run_id)
             tags = {**identity, TAG_PROCESS: process, **({TAG_PARENT: parent} if parent else {})}
             run = str(self._client.create_run(experiment, when, tags, key.name).info.run_id)
             self._known_steps[run] = defaultdict(set)  # a new run has no history
@@ -232,10 +219,10 @@ class RunRecorder:
     def _steps(self, run: str) -> dict[str, set[int]]:
         """Return the steps that already have a value, by metric; one request per metric of a run, then cached."""
         if run not in self._known_steps:
-            known: dict[str, set[int]] = defaultdict(set)
+            logged_steps: dict[str, set[int]] = defaultdict(set)
             for name in self._client.get_run(run).data.metrics:
-                known[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
-            self._known_steps[run] = known
+                logged_steps[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
+            self._known_steps[run] = logged_steps
         return self._known_steps[run]
 
 
@@ -260,11 +247,9 @@ def is_owned(tags: Mapping[str, str]) -> bool:
 
 
 def state_of_whole(tags: Mapping[str, str], parts: Set[str]) -> str:
-    """Return the state of a parent run without a reported end: RUNNING, FINISHED, FAILED or KILLED.
+    """Return the state of a parent run without a reported end (RUNNING, FINISHED, FAILED or KILLED).
 
-    Args:
-        tags: the parent's tags.
-        parts: states of its parts, the last attempt at each.
+    It follows from the parent's tags and the states of its parts, the last attempt at each.
     """
     if "RUNNING" in parts or is_running(tags.get(TAG_PROCESS, "")):
         return "RUNNING"

@@ -6,8 +6,6 @@ joined, and no value is logged twice, so a resumed run may log its history again
 checkpoint is recorded by digest and address only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -40,8 +38,7 @@ class Checkpoint:
     Attributes:
         name: name within the whole run, for example ``team-0-step-40``.
         step: training step.
-        digest: content digest of the weights.
-        uri: path within the project, or address, of the weights.
+        digest, uri: content digest of the weights, and their path within the project, or address.
     """
 
     name: str
@@ -113,15 +110,13 @@ class Tracker:
         identity: str = "",
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
-    ) -> TrackedRun:
+    ) -> "TrackedRun":
         """Open the child run of a stage and seed, or join it again.
 
         Args:
-            stage: name of the stage.
-            seed: training seed, if the stage has one.
+            stage, seed: name of the stage, and training seed if it has one.
             identity: digest of the run's inputs; another identity is another child run.
-            tags: further tags.
-            params: settings of the stage, nested.
+            tags, params: further tags, and settings of the stage, nested.
         """
         whole = self.whole.key
         name = f"{whole.name} {stage}" if seed is None else f"{whole.name} {stage} seed {seed}"
@@ -193,10 +188,9 @@ class TrackedRun:
         """Record a data set that the run reads.
 
         Args:
-            name: for example ``validation``.
+            name, context: for example ``validation``; its use: ``training``, ``validation``, ``test``.
             digest: content digest, as in DVC; the first 36 characters are kept.
             source: its location (path, revision, address), JSON-like.
-            context: its use: ``training``, ``validation``, ``test``.
         """
         self._put("dataset", name=name, digest=digest, source=dict(source), context=context)
 

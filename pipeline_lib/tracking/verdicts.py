@@ -1,7 +1,5 @@
 """Reads runs, their verdicts and their settings from MLflow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,10 +22,8 @@ class TrackedRun:
     """A run as stored in MLflow.
 
     Attributes:
-        run: name of the run.
-        experiment: name of the MLflow experiment, the kind of environment.
-        started: when it started, UTC.
-        status: MLflow's word for how it ended.
+        run, experiment: names of the run and of the MLflow experiment, the kind of environment.
+        started, status: when it started, UTC, and MLflow's word for how it ended.
         tags: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...).
         metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
         settings: its flat settings, ``section.key`` and value.
@@ -48,11 +44,7 @@ class TrackedRun:
 
 
 def tracked_verdicts(home: Path, experiment: str) -> list[TrackedRun]:
-    """Return every run of an MLflow experiment that has a verdict, the newest run first.
-
-    Args:
-        home: folder of the project's tracking database; the variable ``MLFLOW_TRACKING_URI`` has precedence.
-        experiment: name of the MLflow experiment, the kind of environment.
+    """Return every run of an MLflow experiment that has a verdict, the newest first; ``home`` as for `tracking_uri`.
 
     Raises:
         LookupError: there is no such experiment; the message names those that exist.
@@ -61,27 +53,22 @@ def tracked_verdicts(home: Path, experiment: str) -> list[TrackedRun]:
 
 
 def tracked_runs(home: Path, experiment: str | None = None) -> list[TrackedRun]:
-    """Return every run, with a verdict or without, the newest first; arguments and errors as of `tracked_verdicts`.
-
-    Args:
-        home: see there.
-        experiment: see there; None for all.
-    """
+    """Return every run of an experiment, or of all, the newest first; arguments and errors as of `tracked_verdicts`."""
     return _runs(home, experiment, _WHOLE)
 
 
 def _runs(home: Path, experiment: str | None, wanted: str) -> list[TrackedRun]:
     client = connect(tracking_uri(home), home)
-    known = {other.experiment_id: other.name for other in client.search_experiments() if other.name != "Default"}
-    if experiment is not None and experiment not in known.values():
-        names = ", ".join(sorted(known.values())) or "none yet"
+    experiments = {other.experiment_id: other.name for other in client.search_experiments() if other.name != "Default"}
+    if experiment is not None and experiment not in experiments.values():
+        names = ", ".join(sorted(experiments.values())) or "none yet"
         raise LookupError(f"MLflow has no experiment {experiment!r}; it has: {names}")
-    ids = [key for key, name in known.items() if experiment in (name, None)]
+    ids = [key for key, name in experiments.items() if experiment in (name, None)]
     runs = client.search_runs(ids, wanted, max_results=_MOST) if ids else []
     return [
         TrackedRun(
             run.info.run_name,
-            known[run.info.experiment_id],
+            experiments[run.info.experiment_id],
             datetime.fromtimestamp(run.info.start_time / 1000, UTC),
             run.info.status,
             run.data.tags,

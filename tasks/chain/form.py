@@ -4,8 +4,6 @@ A form's choices and present values are read from the project's files when the f
 setting as it is in ``params.yaml``, or in the chosen preset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,13 +77,13 @@ def _chosen(section: str) -> str:
 
 def _schema(whole: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the schema of one setting, without its default; of a variant section, as the first variant has it."""
-    found: Any = whole
+    schema: Any = whole
     for part in name.split("."):
-        found = found["properties"][part]
-        found = found["oneOf"][0] if "oneOf" in found else found
-        if "$ref" in found:
-            found = whole["$defs"][found["$ref"].rpartition("/")[2]]
-    return {key: value for key, value in found.items() if key != "default"}
+        schema = schema["properties"][part]
+        schema = schema["oneOf"][0] if "oneOf" in schema else schema
+        if "$ref" in schema:
+            schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    return {key: value for key, value in schema.items() if key != "default"}
 
 
 OVERRIDE = WithJsonSchema(
@@ -102,13 +100,8 @@ OVERRIDE = WithJsonSchema(
 def requested_changes(presets: Mapping[str, str], settings: Mapping[str, Any], overrides: Sequence[str]) -> Changes:
     """Return the changes of a submitted form: presets, then single settings, then overrides.
 
-    Args:
-        presets: by section, the name of a preset or `AS_IT_IS`.
-        settings: by dotted name; empty values (None, empty text, empty list) are left out.
-        overrides: ``section.key=value``, or ``section=preset``; the value is read as YAML, as on the command line.
-
-    Raises:
-        SettingsError: an override has another form.
+    Empty settings (None, empty text, empty list) and the preset `AS_IT_IS` are left out.  An override is
+    ``section.key=value`` or ``section=preset``, whose value is read as YAML; any other form raises SettingsError.
     """
     changes: Changes = {section: name for section, name in presets.items() if name != AS_IT_IS}
     changes |= {name: value for name, value in settings.items() if value not in (None, "", [])}

@@ -3,8 +3,6 @@
 DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and evaluates the answer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -25,9 +23,9 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest, write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
-from tasks.services.ended import ended
 from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
+from tasks.services.processes import ended
 
 log = logging.getLogger("symposium.chain")
 
@@ -48,13 +46,7 @@ class ChainError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage.
-
-    Attributes:
-        name: DVC's name, for example ``train@team-0``.
-        above: names of the stages it depends on.
-        seconds: expected run time.
-    """
+    """One stage: DVC's name such as ``train@0``, the stages that it depends on, and its expected seconds."""
 
     name: str
     above: frozenset[str]
@@ -99,11 +91,9 @@ def check_targets(project: Path, targets: Sequence[str]) -> None:
 
 
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
-    """Return the stages of ``project`` in topological order.
+    """Return the stages of ``project`` in topological order, or only the targets with what they depend on.
 
-    Args:
-        project: folder with ``dvc.yaml``.
-        targets: only these stages and their dependencies; a name without ``@`` means all of its kind.
+    A target without ``@`` means all of its kind.
 
     Raises:
         ChainError: DVC rejects the project's files.
@@ -123,12 +113,7 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
 
 
 def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
-    """Return the stages that DVC reports as changed, and all stages below them.
-
-    Args:
-        chain: the stages in topological order.
-        status: output of ``dvc status --json``.
-    """
+    """Return the stages that the output of ``dvc status --json`` names as changed, and all stages below them."""
     report = json.loads(status or "{}")
     stale: set[str] = set()
     for name, stage in chain.items():
@@ -163,10 +148,10 @@ def ask(project: Path, *arguments: str) -> str:
 def _without_git(project: Path) -> str:
     """Return an error message if the project is not in a git repository, as in a copy from an archive; else empty."""
     try:
-        found = subprocess.run(["git", "-C", str(project), "rev-parse"], capture_output=True, check=False)
+        asked = subprocess.run(["git", "-C", str(project), "rev-parse"], capture_output=True, check=False)
     except FileNotFoundError:
         return "git is not installed; DVC, plans and looks need it"
-    if found.returncode == 0:
+    if asked.returncode == 0:
         return ""
     return (
         f"{project} is not a git repository, which DVC, plans and looks need: `git init`, `git add -A`, "
@@ -204,11 +189,9 @@ def _stages(project: Path) -> dict[str, Any]:
 
 
 def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:
-    """Return the stages in topological order; among ready stages, the one with the longest path to the end is first.
+    """Return the stages in topological order, given what each depends on and its expected seconds.
 
-    Args:
-        above: the stages that each one depends on.
-        seconds: expected seconds of each.
+    Among ready stages, the one with the longest path to the end is first.
     """
     below: dict[str, list[str]] = {name: [] for name in above}
     for name, waits_for in above.items():
@@ -233,7 +216,7 @@ def remember_seconds(project: Path, name: str, seconds: float, work_s: float | N
 
 
 def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
-    """Return the seconds until all stages are finished.
+    """Return the seconds until all stages have ended, if ``jobs`` run side by side.
 
     Args:
         left: seconds of work left, for every unfinished stage.

@@ -1,7 +1,5 @@
 """The chain in a terminal: a table with a row per stage, redrawn every second."""
 
-from __future__ import annotations
-
 import time
 from contextvars import ContextVar
 from types import TracebackType
@@ -24,12 +22,7 @@ _BAR = 24
 
 
 class LiveTable:
-    """Shows a `Board` as a table; a context manager, and the callback of `run_chain`.
-
-    Args:
-        console: the terminal.
-        title: name of the run.
-    """
+    """Shows a `Board` as a table on a terminal; a context manager, and the callback of `run_chain`."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
@@ -79,7 +72,7 @@ class LiveTable:
 
 def rows(board: Board) -> list[dict[str, Any]]:
     """Return the row of each stage: state, share done in [0, 1], time taken or left, last message."""
-    now, found = time.monotonic(), []
+    now, shown = time.monotonic(), []
     with board.lock:
         running, took, failed = dict(board.running), dict(board.took), set(board.failed)
         finished, last = set(board.finished), dict(board.last)
@@ -96,5 +89,5 @@ def rows(board: Board) -> list[dict[str, Any]]:
         elif name in finished:
             row["state"] = "done" if name in took else "up to date"
             row["time"] = duration(took[name]) if name in took else ""
-        found.append(row)
-    return found
+        shown.append(row)
+    return shown

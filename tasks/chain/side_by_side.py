@@ -5,8 +5,6 @@ started, the others continue, and the error names both.  When this process is in
 seconds; the same command continues them.
 """
 
-from __future__ import annotations
-
 import functools
 import queue
 import threading
@@ -37,6 +35,27 @@ _LEARNT_FROM = ("prepare", "warm_start")
 
 class ChainFailedError(RuntimeError):
     """Some stages failed; the message names them, their last output, and the stages that were not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRun:
+    """One run of the stages of a project.
+
+    Attributes:
+        name: of the run.
+        project: folder with ``dvc.yaml``.
+        chain: the stages in topological order.
+        stale: stages to request from DVC; the others are up to date.
+        jobs: number of stages that run in parallel.
+        variables: further environment variables of the stages.
+    """
+
+    name: str
+    project: Path
+    chain: Mapping[str, Stage]
+    stale: set[str]
+    jobs: int
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -100,14 +119,9 @@ class Board:
 
 
 def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
-    """Return the seconds that a running stage has left.
+    """Return the seconds that a running stage has left, by the ``share`` that is done (0 to 1; 0: it reports nothing).
 
     The weight of its own pace grows with the share done; at first most of its time was spent on starting up.
-
-    Args:
-        share: reported share done, 0 to 1; 0 if it reports nothing.
-        took_s: seconds since it began.
-        expected_s: expected seconds as a whole.
     """
     if share <= 0.0:
         return max(expected_s - took_s, 0.1 * expected_s)
@@ -115,14 +129,14 @@ def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
 
 
 @task(name="stage", task_run_name="{name}", cache_policy=NO_CACHE)
-def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], board: Board) -> bool:
+def run_stage(name: str, run: ChainRun, board: Board) -> bool:
     """Ask DVC for one stage; return whether it did any work."""
     logger = get_run_logger()
     began = time.monotonic()
     with board.lock:
         if board.stopping:
             raise StageFailedError(f"stage {name} was not started: the run is being stopped")
-        process = StageProcess(name, project, run, **variables, **{PARENT_TASK: str(task_run.id)})
+        process = StageProcess(name, run.project, run.name, **run.variables, **{PARENT_TASK: str(task_run.id)})
         board.running[name] = (process, began)
 
     def record(line: str, is_reported: bool) -> None:
@@ -132,7 +146,7 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
             logger.info("%s", text)
 
     try:
-        with StageLog(run, name) as log:
+        with StageLog(run.name, name) as log:
             worked = process.wait(record)
     except StageFailedError as error:
         with board.lock:
@@ -146,7 +160,7 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
     with board.lock:
         if worked:
             board.took[name] = took
-            remember_seconds(project, name, took, process.work_s)
+            remember_seconds(run.project, name, took, process.work_s)
             board.pace.append((board.chain[name].seconds, took))
         board.finished.add(name)
     logger.info("done in %s" if worked else "up to date (%s)", duration(took))
@@ -154,25 +168,13 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
 
 
 def run_chain(
-    chain: Mapping[str, Stage],
-    stale: set[str],
-    project: Path,
-    run: str,
-    jobs: int,
-    progress: Callable[[int, int, str], None],
-    variables: Mapping[str, str],
-    watch: Callable[[Board], None] = lambda board: None,
+    run: ChainRun, progress: Callable[[int, int, str], None], watch: Callable[[Board], None] = lambda board: None
 ) -> dict[str, bool]:
-    """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
+    """Bring the stages up to date; to be called in a flow with a thread-pool task runner.
 
     Args:
-        chain: the stages in topological order.
-        stale: stages to request from DVC; the others are up to date.
-        project: folder with ``dvc.yaml``.
-        run: name of the whole run.
-        jobs: number of stages that run in parallel.
+        run: what to do.
         progress: called about every second with the per cent done, which never decrease.
-        variables: further environment variables of the stages.
         watch: called with the board before the first stage starts, for a display.
 
     Returns:
@@ -181,23 +183,24 @@ def run_chain(
     Raises:
         ChainFailedError: at least one stage failed.
     """
-    board = Board(chain, jobs, finished=set(chain) - stale)
+    chain = run.chain
+    board = Board(chain, run.jobs, finished=set(chain) - run.stale)
     watch(board)
     worked = dict.fromkeys(chain, False)
     failed: dict[str, BaseException] = {}
-    waiting = [name for name in chain if name in stale]
+    waiting = [name for name in chain if name in run.stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
     share = 0.0
     with _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
-                if len(running) >= jobs:
+                if len(running) >= run.jobs:
                     break
                 waiting.remove(name)
                 running.add(name)
                 with untagged():
-                    future = run_stage.submit(name, project, run, variables, board)
+                    future = run_stage.submit(name, run, board)
                 future.add_done_callback(functools.partial(_hand_over, ended, name))
             if not running:
                 break  # the rest depends on a stage that failed
@@ -212,7 +215,7 @@ def run_chain(
             try:
                 worked[name] = future.result()
                 if name in _LEARNT_FROM and worked[name]:
-                    board.expect(expected_seconds(project, list(chain)))
+                    board.expect(expected_seconds(run.project, list(chain)))
             except Exception as error:
                 failed[name] = error
     if failed:

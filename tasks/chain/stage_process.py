@@ -1,7 +1,5 @@
 """One stage as a child process: requested from DVC, with its output forwarded, and stoppable at any time."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -21,9 +19,8 @@ from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
 from tasks.runtime.tracked_run import OWNER
-from tasks.services.ended import ended, kernel_kills
 from tasks.services.process_environment import child_environment, places
-from tasks.services.processes import start, stop
+from tasks.services.processes import ended, kernel_kills, start, stop
 
 _DVC_TALK = (
     "Running stage ",
@@ -56,16 +53,10 @@ class StageFailedError(RuntimeError):
 
 
 class StageProcess:
-    """``dvc repro`` of a single stage.
+    """``dvc repro`` of a single stage, in the folder with ``dvc.yaml``, with further environment variables.
 
     Attributes:
         work_s: after its end, the seconds of its work without starting up; None if it did not report them.
-
-    Args:
-        name: the stage.
-        project: folder with ``dvc.yaml``.
-        run: name of the whole run.
-        variables: further environment variables.
     """
 
     def __init__(self, name: str, project: Path, run: str, **variables: str) -> None:
@@ -184,11 +175,11 @@ _FAILURE = re.compile(
 def readable(line: str) -> str:
     """Return a line of a stage's output in readable form, or an empty text for Prefect's housekeeping messages."""
     line = line.rpartition("\r")[2]  # the final state of a redrawn line
-    found = _PREFIX.match(line)
-    text = line[found.end() :] if found else line
+    prefix = _PREFIX.match(line)
+    text = line[prefix.end() :] if prefix else line
     if _HOUSEKEEPING.match(text):
         return ""
-    level = found["level"] if found else "INFO"
+    level = prefix["level"] if prefix else "INFO"
     return text if level in ("INFO", "DEBUG") else f"{level.lower()}: {text}"
 
 
@@ -198,11 +189,7 @@ def is_housekeeping(text: str) -> bool:
 
 
 class StageLog:
-    """The file with the full output of one stage; a context manager.
-
-    Attributes:
-        path: ``.symposium/logs/<run>/<stage>.log``; later runs of the stage append to it.
-    """
+    """The file with the full output of one stage, to which later runs of the stage append; a context manager."""
 
     def __init__(self, run: str, stage: str) -> None:
         self.path = places().home / "logs" / run.replace("/", "-") / f"{stage}.log"
@@ -238,11 +225,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def log_plain_lines(least: int = logging.INFO) -> None:
-    """Reduce Prefect's log in this process to plain lines.
-
-    Args:
-        least: lowest level that is shown.
-    """
+    """Reduce Prefect's log in this process to plain lines of at least this level."""
     # Prefect loads for a second; programs read their arguments before.
     from prefect.logging.configuration import setup_logging
 

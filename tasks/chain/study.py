@@ -5,8 +5,6 @@ ordinary experiment in a workspace.  The workspace's own code computes its ident
 anything runs.  If results with the same identity are kept, the cell is not run again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shutil
@@ -27,14 +25,15 @@ from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.locks import locked
 from pipeline_lib.monitors.history import alarms
-from pipeline_lib.settings import Params
+from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.base import result_settings
-from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
+from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, changes_of, load_study, reference_of
 from pipeline_lib.storage import folder_digest, new_folder, read_json, write_json
 from pipeline_lib.tracking import TrackedRun
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import slug
 from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM, training_file
+from tasks.experiment.check_run import check_reasons
 from tasks.experiment.episode_files import BOUNDS, TESTED, read_episodes, tested_file, tested_metrics
 from tasks.looks.records import LOOKS, RecordsError, counted_since, records
 from tasks.services.process_environment import child_environment, places
@@ -101,23 +100,21 @@ def content_of(params: Params) -> str:
 def known_cells(study: str, settings: Mapping[str, Params]) -> list[str]:
     """Return the names of all cells of a study with stored results, of whatever study they were a cell then.
 
-    Args:
-        study: name of the study.  All cells that it had count, also those that it no longer has; one whose record is
-            damaged has the name of its folder.
-        settings: of its cells, by name; they count wherever results of the same settings are stored.
+    All cells that the study had count, also those that it no longer has, by the name of the folder if the record is
+    damaged; its present cells (``settings``, by name) count wherever results of the same settings are stored.
     """
     names = {content_of(params): cell for cell, params in settings.items()}
-    found = set()
+    cells = set()
     for path in (places().home / "studies").glob(f"*/*/{KEPT}"):
-        own = path.parent.parent.name == study
+        of_this_study = path.parent.parent.name == study
         try:
             record = read_json(path)
-            if cell := names.get(record["content"], str(record["cell"]) if own else ""):
-                found.add(cell)
+            if cell := names.get(record["content"], str(record["cell"]) if of_this_study else ""):
+                cells.add(cell)
         except (OSError, KeyError, TypeError, storage.CorruptFileError):
-            if own:
-                found.add(path.parent.name)  # its results were known all the same
-    return sorted(found)
+            if of_this_study:
+                cells.add(path.parent.name)  # its results were known all the same
+    return sorted(cells)
 
 
 def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str, params: Params) -> None:
@@ -179,11 +176,9 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
 
 
 def plan_history(versions: Sequence[dict[str, Any]], test_content: str) -> str:
-    """Return sentences that say when the current plan was fixed, and what was known then.
+    """Return sentences that say when the current one of a plan's versions was fixed, and what was known then.
 
-    Args:
-        versions: of `fix_plan`.
-        test_content: digest of the test problems of all cells; looks at them count, whoever made them.
+    ``test_content`` is the digest of the test problems of all cells; looks at them count, whoever made them.
     """
     last = versions[-1]
     before, told = _looks(test_content, _moment(last["written"]))
@@ -202,15 +197,15 @@ def _looks(test_content: str, written: str) -> tuple[int, str]:
     """Return how many looks at the test problems were made before the plan was written, and sentences about all."""
     try:
         since = counted_since()
-        known = [Look.from_json(value) for value in records(LOOKS)]
+        every_look = [Look.from_json(value) for value in records(LOOKS)]
     except RecordsError as error:
         return 0, f"Looks at the test split of its cells are not counted: {error}."
-    same = [look for look in known if look.plan.get("test_content") == test_content]
-    found = looks_at({problem for look in same for problem in look.problems}, known)
-    before = [look for look in found if _moment(look.time) < written]
+    same = [look for look in every_look if look.plan.get("test_content") == test_content]
+    looks = looks_at({problem for look in same for problem in look.problems}, every_look)
+    before = [look for look in looks if _moment(look.time) < written]
     by = f" (by {', '.join(dict.fromkeys(look.run for look in before))})" if before else ""
     return len(before), (
-        f"Looks at problems of this test split: {len(found)}, of which {len(before)} before that{by}; the p values are "
+        f"Looks at problems of this test split: {len(looks)}, of which {len(before)} before that{by}; the p values are "
         f"corrected for the study's comparisons, not for looks. {since}"
     )
 
@@ -309,10 +304,10 @@ def write_page(
 
 def _further(episodes: Iterable[EpisodeRecord], metric: str) -> dict[str, float]:
     """Return the means of the reward and of every metric of a cell's episodes, the primary one left out."""
-    known = [record for record in episodes if record.reward is not None]
-    names = ["reward", *(known[0].metrics if known else ())]
-    found = {name: [value for record in known if (value := value_of(record, name)) is not None] for name in names}
-    return {name: float(np.mean(values)) for name, values in found.items() if values and name != metric}
+    rewarded = [record for record in episodes if record.reward is not None]
+    names = ["reward", *(rewarded[0].metrics if rewarded else ())]
+    by_name = {name: [value for record in rewarded if (value := value_of(record, name)) is not None] for name in names}
+    return {name: float(np.mean(values)) for name, values in by_name.items() if values and name != metric}
 
 
 def _same_problems(name: str, cells: Iterable[str]) -> str:
@@ -351,3 +346,56 @@ def record_study(page: Path, tracked: TrackedRun) -> None:
     tracked.artifact(page.parent)
     sentences = "\n".join(f"- {contrast['sentence']}" for contrast in contrasts)
     tracked.describe(f"{result['question']}\n\n{sentences}", page.name)
+
+
+STUDIES = Path("conf/studies")
+
+
+def read_study(name_or_file: str) -> tuple[str, StudySettings, dict[str, Params]]:
+    """Return the name of a study (a file, or the name of one in `STUDIES`), its settings, and those of its cells.
+
+    Raises:
+        SettingsError: there is no such study, or its settings are wrong.
+    """
+    given = Path(name_or_file)
+    path = given if given.suffix == ".yaml" else STUDIES / f"{name_or_file}.yaml"
+    study, project = load_study(path), Path.cwd()
+    settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
+    for params in settings.values():
+        check_reasons(params)
+    check_same_evaluation(settings)
+    refuse_equal(settings)
+    return path.stem, study, settings
+
+
+def check_same_evaluation(settings: Mapping[str, Params]) -> None:
+    """Check that all cells are evaluated with the same settings.
+
+    Raises:
+        SettingsError: a factor changes how teams are evaluated.
+    """
+    first, *others = settings.items()
+    sections = ["evaluate", "verdict", "problems", "sandbox"]
+    if first[1].evaluate.metric == "reward":
+        sections.append("environment")  # another reward is another scale
+    for section in sections:
+        for name, params in others:
+            if result_settings(getattr(params, section)) != result_settings(getattr(first[1], section)):
+                raise SettingsError(
+                    f"the cells '{first[0]}' and '{name}' differ in {section}; settings that judge teams must be "
+                    "the same in all cells: put them under changes"
+                )
+
+
+def refuse_equal(settings: Mapping[str, Params]) -> None:
+    """Refuse cells whose results are the same by construction.
+
+    Raises:
+        SettingsError: two cells differ at most in settings of the machine.
+    """
+    for (one, its), (other, theirs) in itertools.combinations(settings.items(), 2):
+        if result_settings(its) == result_settings(theirs):
+            raise SettingsError(
+                f"the cells '{one}' and '{other}' have the same settings, so there is nothing to compare; change a "
+                "level, or remove it"
+            )

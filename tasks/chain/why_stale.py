@@ -1,7 +1,5 @@
 """Explain what a stage's result depends on, what differs between two runs, and why a stage is stale."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -19,19 +17,16 @@ from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.workspaces import git
-from tasks.experiment.arms import IDENTITIES, planned_seeds
-from tasks.identity.dvc_record import contradiction
+from tasks.experiment.arms import planned_seeds
+from tasks.identity.dvc_record import Lock, content_of, contradiction, identity_file, kind_of, read_lock, recorded
 from tasks.identity.stages import STAGES, identity_of
 from tasks.runtime.arguments import ArgumentError
 
-_FRESH = "up to date"
 
-
-def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[str], as_json: bool) -> str:
-    """Return the output of ``python -m flows.identity``.
+def explain(stage: str | None, seed: int | None, runs: Sequence[str], as_json: bool) -> str:
+    """Return the output of ``python -m flows.identity`` in the folder of a project.
 
     Args:
-        project: folder with ``dvc.yaml``.
         stage: name in `STAGES`; None for all that have changed.
         seed: training seed of a stage that exists once per seed; by default the first one.
         runs: none: compare the working tree with the last run; one: that run with the working tree; two: one with the
@@ -43,27 +38,24 @@ def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[s
         ChainError: it never ran the stage.
     """
     if stage is None:
-        return _all(project)
+        lines = []
+        for name in [name for stage in STAGES for name in _planned(stage)]:
+            if reasons := _reasons(name):
+                lines += [f"{name} is stale", *(f"  {reason}" for reason in reasons)]
+        return "\n".join(lines) or "no stage is stale"
     if as_json:
         return json.dumps(identity_of(stage), indent=2, ensure_ascii=False)
-    name = f"{stage}@{seed}" if seed is not None else next(iter(_planned(project, stage)), stage)
+    name = f"{stage}@{seed}" if seed is not None else next(iter(_planned(stage)), stage)
     if runs:
-        sides = [(run, *_recorded(project, name, run)) for run in runs]
+        sides = [(run, *_of_run(name, run)) for run in runs]
         if len(sides) == 1:
-            sides.append(("the working tree", identity_of(stage), _present(project, name)))
+            sides.append(("the working tree", identity_of(stage), _present_inputs(name)))
         (first, old, old_inputs), (second, new, new_inputs) = sides
-        lines = _compared(old, new, old_inputs, new_inputs)
-        return "\n".join([f"{name}: {first} -> {second}", *(f"  {line}" for line in lines or ["no difference"])])
-    return "\n".join([_shown(stage, name), *_stale(project, name, stage)])
-
-
-def _all(project: Path) -> str:
-    lines = []
-    for stage in STAGES:
-        for name in _planned(project, stage):
-            if (reasons := _reasons(project, name, stage)) != [_FRESH]:
-                lines += [f"{name} is stale", *(f"  {reason}" for reason in reasons)]
-    return "\n".join(lines) or "no stage is stale"
+        lines = _compared(old, new, old_inputs, new_inputs) or ["no difference"]
+        return "\n".join([f"{name}: {first} -> {second}", *(f"  {line}" for line in lines)])
+    reasons = _reasons(name)
+    said = [f"{name} is stale:", *(f"  {reason}" for reason in reasons)] if reasons else [f"{name} is up to date"]
+    return "\n".join([_shown(stage, name), *said])
 
 
 def _shown(stage: str, name: str) -> str:
@@ -79,116 +71,81 @@ def _shown(stage: str, name: str) -> str:
             table.add_row(f"{section}.{key}", json.dumps(value, ensure_ascii=False))
     for part in ("versions", "named", "content"):
         for key, value in identity[part].items():
-            files = value.items() if isinstance(value, Mapping) else [("", value)]
-            for file, found in files:
-                table.add_row(f"{part} {key} {file}".rstrip(), str(found)[:16])
-    for module, found in identity["code"].items():
-        table.add_row(f"code {module}", found[:16])
+            for file, text in value.items() if isinstance(value, Mapping) else [("", value)]:
+                table.add_row(f"{part} {key} {file}".rstrip(), str(text)[:16])
+    for module, code in identity["code"].items():
+        table.add_row(f"code {module}", code[:16])
     console.print(table)
     machine = ", ".join(f"{key} {json.dumps(value)}" for key, value in machine_settings(load_params()))
     console.print(f"settings of the machine (not part of the identity): {machine}", style="dim")
     return out.getvalue().rstrip()
 
 
-def _stale(project: Path, name: str, stage: str) -> list[str]:
-    reasons = _reasons(project, name, stage)
-    if reasons == [_FRESH]:
-        return [f"{name} is up to date"]
-    return [f"{name} is stale:", *(f"  {reason}" for reason in reasons)]
-
-
-def _reasons(project: Path, name: str, stage: str) -> list[str]:
-    """Return the reasons for which DVC would run the stage, one line each; ``[_FRESH]`` if it would not."""
-    if name not in _lock(project, None):
+def _reasons(name: str) -> list[str]:
+    """Return the reasons for which DVC would run the stage, one line each; none if it would not."""
+    lock = read_lock() or {}
+    if name not in lock:
         return ["it has not run yet"]
-    old, old_inputs = _recorded(project, name, None)
-    lines = _compared(old, identity_of(stage), old_inputs, _present(project, name))
-    lines += [f"output {path} is missing or changed" for path in _outputs_changed(project, name)]
-    others = contradiction(name, _lock(project, None)[name])
-    lines += [f"it was not made with {path}, as dvc.lock says (`dvc commit --force`?)" for path in others]
-    return lines or [_FRESH]
+    old, old_inputs = _of_run(name)
+    lines = _compared(old, identity_of(kind_of(name)), old_inputs, _present_inputs(name))
+    lines += [f"output {path} is missing or changed" for path in _changed(name, "outs")]
+    others = contradiction(name, lock[name])
+    return lines + [f"it was not made with {path}, as dvc.lock says (`dvc commit --force`?)" for path in others]
 
 
 def _compared(
     old: Mapping[str, Any], new: Mapping[str, Any], old_inputs: Mapping[str, str], new_inputs: Mapping[str, str]
 ) -> list[str]:
-    lines = differences(old, new)
-    for path in sorted({*old_inputs, *new_inputs}):
-        if old_inputs.get(path) != new_inputs.get(path):
-            lines.append(f"input {path} differs")
-    return lines
+    paths = sorted({*old_inputs, *new_inputs})
+    return differences(old, new) + [f"input {p} differs" for p in paths if old_inputs.get(p) != new_inputs.get(p)]
 
 
-def _planned(project: Path, stage: str) -> list[str]:
+def _planned(stage: str) -> list[str]:
     """Return DVC's names of a stage: one, or one per training seed."""
-    entry = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
     arm = STAGES[stage].arm
-    return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if "matrix" in entry else [stage]
+    return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if arm else [stage]
 
 
-def _lock(project: Path, run: str | None) -> dict[str, Any]:
-    """Return the stages of ``dvc.lock`` in the working tree, or in a run."""
-    if run is None:
-        path = project / "dvc.lock"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-    else:
-        revision = run
-        for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").splitlines():
-            if ref.endswith(f"/{run}"):
-                revision = ref
-        try:
-            text = git(project, "show", f"{revision}:dvc.lock")
-        except ChainError:
-            raise ArgumentError(
-                f"{run}: there is no experiment, branch or commit of this name with a dvc.lock; "
-                "`dvc exp list --all` names the experiments"
-            ) from None
+def _of_run(name: str, run: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the identity under which a run, by default the last one here, made a stage, and its inputs' digests."""
+    where, lock = run or "dvc.lock", _lock_of(run) if run else read_lock() or {}
+    if name not in lock:
+        raise ChainError(f"{where}: the stage {name} has not run there")
+    inputs = recorded(lock[name], "deps")
+    file = identity_file(name)
+    content = content_of(file, inputs.pop(file.as_posix(), ""))
+    if content is None:
+        raise ChainError(f"the identity of {name} in {where} is not in DVC's cache; `dvc fetch` or run the stage again")
+    return dict(json.loads(content)), inputs
+
+
+def _lock_of(run: str) -> Lock:
+    """Return the stages in ``dvc.lock`` of an experiment, a branch or a commit."""
+    refs = git(Path.cwd(), "for-each-ref", "--format=%(refname)", "refs/exps/").splitlines()
+    revision = next((ref for ref in reversed(refs) if ref.endswith(f"/{run}")), run)
+    try:
+        text = git(Path.cwd(), "show", f"{revision}:dvc.lock")
+    except ChainError:
+        raise ArgumentError(
+            f"{run}: there is no experiment, branch or commit of this name with a dvc.lock; "
+            "`dvc exp list --all` names the experiments"
+        ) from None
     return dict((yaml.safe_load(text) or {}).get("stages", {}))
 
 
-def _recorded(project: Path, name: str, run: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the identity under which a stage ran last, and DVC's digests of its other inputs."""
-    stages = _lock(project, run)
-    if name not in stages:
-        raise ChainError(f"{run or 'dvc.lock'}: the stage {name} has not run there")
-    inputs = {item["path"]: item["md5"] for item in stages[name].get("deps", [])}
-    own = (IDENTITIES / f"{name.partition('@')[0]}.json").as_posix()
-    return _from_cache(project, inputs.pop(own, ""), f"the identity of {name} in {run or 'dvc.lock'}"), inputs
+def _present_inputs(name: str) -> dict[str, str]:
+    """Return DVC's digests of a stage's inputs as they are in the working tree now; none if it has not run."""
+    inputs = _of_run(name)[1] if name in (read_lock() or {}) else {}
+    changed = [path for path in _changed(name, "deps") if Path(path) != identity_file(name)]
+    return inputs | dict.fromkeys(changed, "changed")
 
 
-def _from_cache(project: Path, md5: str, what: str) -> dict[str, Any]:
-    cache = project / _cache(project) / "files" / "md5" / md5[:2] / md5[2:]
-    try:
-        return dict(json.loads(cache.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        raise ChainError(f"{what} is not in DVC's cache; `dvc fetch` or run the stage again") from None
-
-
-def _present(project: Path, name: str) -> dict[str, str]:
-    """Return DVC's digests of a stage's other inputs as they are in the working tree now."""
-    inputs = {}
-    for path, md5 in _recorded(project, name, None)[1].items() if name in _lock(project, None) else ():
-        inputs[path] = md5
-    for change in _status(project, name):
-        for path in change.get("changed deps", {}):
-            inputs[path] = "changed"
-    inputs.pop((IDENTITIES / f"{name.partition('@')[0]}.json").as_posix(), None)
-    return inputs
-
-
-def _outputs_changed(project: Path, name: str) -> list[str]:
-    return [path for change in _status(project, name) for path in change.get("changed outs", {})]
-
-
-def _status(project: Path, name: str) -> list[dict[str, Any]]:
-    return [change for change in _whole_status(project).get(name, []) if isinstance(change, dict)]
+def _changed(name: str, kind: str) -> list[str]:
+    """Return the paths of a stage's ``deps`` or ``outs`` that DVC reports as changed."""
+    changes = [item for item in _status().get(name, []) if isinstance(item, dict)]
+    return [path for item in changes for path in item.get(f"changed {kind}", {})]
 
 
 @functools.cache
-def _whole_status(project: Path) -> dict[str, Any]:
-    return dict(json.loads(ask(project, "status", "--json") or "{}"))
-
-
-@functools.cache
-def _cache(project: Path) -> str:
-    return ask(project, "cache", "dir").strip()
+def _status() -> dict[str, Any]:
+    return dict(json.loads(ask(Path.cwd(), "status", "--json") or "{}"))

@@ -5,8 +5,6 @@ in between, or while an editor is open).  Git objects and DVC's cache are shared
 and earlier results are not computed again.  Uncommitted changes are not part of the experiment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -70,8 +68,7 @@ def remove_abandoned() -> None:
 def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
     """Write the settings that differ from ``wanted`` into ``params.yaml``; keep everything else, comments included.
 
-    Returns:
-        (old, new) by key, for example ``train.learning_rate``.
+    Returns (old, new) by key, for example ``train.learning_rate``.
     """
     present = load_params(file, file.parent / "conf").model_dump(mode="json")
     new = wanted.model_dump(mode="json")
@@ -88,8 +85,7 @@ def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
 def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any, Any]]:
     """Write changes into ``params.yaml`` as they were given: presets by name; keep everything else, comments included.
 
-    Returns:
-        (old, new) of the settings that this changes, by key.
+    Returns (old, new) of the settings that this changes, by key.
 
     Raises:
         SettingsError: a change is wrong (nothing is written), or ``params.yaml`` is.
@@ -109,17 +105,14 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
 def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, list[str]]:
     """Return the settings with absolute paths of the project's uncommitted files, and these paths.
 
-    A workspace contains only committed files, so relative paths of others would not exist there.
-
-    Args:
-        params: the settings.
-        project: the project.
-        folder: the workspace.
+    The workspace ``folder`` contains only committed files, so relative paths of others would not exist there.
     """
     named = set().union(*(referenced_names(getattr(params, section))[1] for section in Params.model_fields))
-    found = {name: str(project / name) for name in named if (project / name).exists() and not (folder / name).exists()}
+    replacements = {
+        name: str(project / name) for name in named if (project / name).exists() and not (folder / name).exists()
+    }
     content = params.model_dump(mode="json")
-    return Params.model_validate(_replaced(content, found)), sorted(found.values())
+    return Params.model_validate(_replaced(content, replacements)), sorted(replacements.values())
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
@@ -139,11 +132,11 @@ def save_experiment(folder: Path, project: Path, name: str) -> str:
     written = git(folder, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
     ask(folder, "exp", "save", "--name", name, *(f"--include-untracked={path}" for path in written if path))
     refs = git(folder, "for-each-ref", "--format=%(refname)", "refs/exps/")
-    found = [ref for ref in refs.splitlines() if ref.endswith(f"/{name}")]
-    if not found:
+    saved = [ref for ref in refs.splitlines() if ref.endswith(f"/{name}")]
+    if not saved:
         raise ChainError(f"dvc exp save: experiment {name} was not made")
-    git(project, "fetch", "--quiet", str(folder), f"{found[0]}:{found[0]}")
-    return git(project, "rev-parse", found[0])
+    git(project, "fetch", "--quiet", str(folder), f"{saved[0]}:{saved[0]}")
+    return git(project, "rev-parse", saved[0])
 
 
 def slug(text: str) -> str:

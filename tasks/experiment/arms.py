@@ -3,8 +3,6 @@
 An arm is a name in ``dvc.yaml`` and in folder names; this module gives its environment and the locations of its files.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

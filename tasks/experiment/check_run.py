@@ -8,8 +8,6 @@ after the other: ``-S train.steps=9 -S train=coding-paper`` replaces the section
 in it, and ``-S train=coding-paper -S +train.steps=9`` replaces the name of the preset.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,17 +1,13 @@
 """The compute of the team, which the single agent is given too, and by how much the two differ in the end."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pipeline_lib import storage
+from pipeline_lib.settings import Params
 from pipeline_lib.training.budget import MEASURES, Budget, used
 from tasks.experiment.arms import SINGLE, TEAM, compute_file, seeds_of, training_rows
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
 
 WORDS = {"tokens": "sampled tokens", "executions": "executed joint actions", "seconds": "seconds of training"}
 

@@ -1,7 +1,5 @@
 """Files with the episodes of the sweep and the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

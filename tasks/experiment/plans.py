@@ -3,12 +3,10 @@
 Here are also the teams that the selected one is compared with: their names in plan, verdict and report.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib import environments, evaluation
 from pipeline_lib.environment_api.registry import find, task_class
@@ -19,13 +17,11 @@ from pipeline_lib.identity.code import OWN, code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.settings import Params
 from pipeline_lib.storage import digest
 from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
 from tasks.services.process_environment import places
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
 
 #: Settings of ``rollouts`` that determine a team's answers.
 SAMPLING = ("protocol", "temperature", "top_p", "top_k", "max_new_tokens")
@@ -87,21 +83,20 @@ def _short(value: Any) -> str:
 
 
 def _own_temperatures(params: Params) -> dict[str, Any]:
-    own = {name: agent.temperature for name, agent in params.policy.agents.items() if agent.temperature is not None}
-    return {"agents": own} if own else {}
+    temperatures = {
+        name: agent.temperature for name, agent in params.policy.agents.items() if agent.temperature is not None
+    }
+    return {"agents": temperatures} if temperatures else {}
 
 
 def actual_plan(params: Params, design: Mapping[str, Any], **observed: Any) -> Plan:
     """Return the evaluation as it was done, as a plan: fields found in the results, otherwise the current settings.
 
-    Args:
-        params: the current settings.
-        design: of `select` or `summarise_test`.
-        observed: further fields of the plan, found in the result files.
+    The fields are those of ``design`` (of `select` or `summarise_test`) and others that result files hold.
     """
     fields = {field.name for field in dataclasses.fields(Plan)}
-    found = {key: value for key, value in {**design, **observed}.items() if key in fields}
-    return dataclasses.replace(plan_of(params), **found)
+    observed_fields = {key: value for key, value in {**design, **observed}.items() if key in fields}
+    return dataclasses.replace(plan_of(params), **observed_fields)
 
 
 UNTRAINED_SINGLE_AGENT = "untrained single agent"
@@ -120,9 +115,9 @@ READING = ("sequential_pipeline", "one_round_discussion")
 def comparisons(params: Params) -> tuple[str, ...]:
     """Return the names of the teams that the selected one is compared with, the primary first."""
     single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
-    own = (FIRST_TURN,) if has_attempts(params) else ()
+    first_turn = (FIRST_TURN,) if has_attempts(params) else ()
     mixed = (CROSS_PLAY,) if params.evaluate.cross_play else ()
-    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *mixed, *own)
+    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *mixed, *first_turn)
 
 
 def has_attempts(params: Params) -> bool:
@@ -138,11 +133,11 @@ def outside(params: Params) -> dict[str, str]:
     nothing, and including it would reduce the power of the other comparisons.  The same is true of the last checkpoint
     if it is the selected one.
     """
-    found = {LAST: "if it is the selected checkpoint in every training run, both are the same team"}
+    reasons = {LAST: "if it is the selected checkpoint in every training run, both are the same team"}
     if _cannot_read(params):
         reason = "the embedded model has never seen quoted text, so it cannot read what this protocol quotes"
-        found |= {UNTRAINED[protocol]: reason for protocol in params.evaluate.baselines if protocol in READING}
-    return found
+        reasons |= {UNTRAINED[protocol]: reason for protocol in params.evaluate.baselines if protocol in READING}
+    return reasons
 
 
 def _cannot_read(params: Params) -> bool:
@@ -159,12 +154,12 @@ def notes(params: Params) -> list[str]:
     environment, played = params.environment, params.evaluate.baselines
     task = find(environment.kind)
     protocol = params.rollouts.protocol
-    found = []
+    paragraphs = []
     if protocol != "decentralised":
-        found.append(f"The trained team and its base play the {UNTRAINED[protocol].removeprefix('untrained ')}.")
+        paragraphs.append(f"The trained team and its base play the {UNTRAINED[protocol].removeprefix('untrained ')}.")
     if not played:
         reason = task.unsuitable("sequential_pipeline", environment) or "evaluate.baselines is empty"
-        found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
+        paragraphs.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
     if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name in READING]:
         text = (
             f"In the {' and the '.join(reading)}, untrained agents read what others wrote; what they sample and read "
@@ -175,6 +170,6 @@ def notes(params: Params) -> list[str]:
                 " This tiny model has never seen quoted text and does not read it, which a real model does; so these "
                 "comparisons are outside the family, as the plan says, and get no verdict."
             )
-        found.append(text)
+        paragraphs.append(text)
     # The environment's notes on the base are about decentralised agents.
-    return found + (task.notes(environment) if protocol == "decentralised" else [])
+    return paragraphs + (task.notes(environment) if protocol == "decentralised" else [])

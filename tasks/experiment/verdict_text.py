@@ -1,7 +1,5 @@
 """A verdict as Markdown for Prefect, and as numbers for MLflow and DVC."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

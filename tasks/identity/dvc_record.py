@@ -5,8 +5,6 @@ A stage writes beside its results from what it made them, and what they are; DVC
 without running anything: old weights become those of new code.  What the stage itself wrote then contradicts it.
 """
 
-from __future__ import annotations
-
 import configparser
 import contextlib
 import hashlib
@@ -93,8 +91,8 @@ def dvc_digest(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     names = [file.relative_to(path).as_posix() for file in files]
     with ThreadPoolExecutor() as threads:  # hashing holds no lock of the interpreter
-        found = dict(zip(names, threads.map(_md5, files), strict=True))
-    entries = [{"md5": found[name], "relpath": name} for name in sorted(found)]
+        digests = dict(zip(names, threads.map(_md5, files), strict=True))
+    entries = [{"md5": digests[name], "relpath": name} for name in sorted(digests)]
     return f"{hashlib.md5(json.dumps(entries, sort_keys=True).encode(), usedforsecurity=False).hexdigest()}.dir"
 
 
@@ -138,31 +136,27 @@ def made_from(stage: str) -> dict[str, Any]:
     stages each say what they made, is left out.
     """
     lock = read_lock() or {}
-    known = {path: md5 for entry in lock.values() for path, md5 in recorded(entry, "outs").items()}
+    outputs = {path: md5 for entry in lock.values() for path, md5 in recorded(entry, "outs").items()}
     inputs: dict[str, str] = {}
     for path in listed(stage, "deps"):
         if path == identity_file(stage).as_posix():
             continue
         if Path(path).parts[0] != _LARGE:
             inputs[path] = dvc_digest(Path(path))
-        elif path in known:
-            inputs[path] = known[path]
+        elif path in outputs:
+            inputs[path] = outputs[path]
     return {_IDENTITY: dvc_digest(identity_file(stage)), _INPUTS: inputs}
 
 
 def write_made(stage: str, began: Mapping[str, Any]) -> None:
-    """Write the file of a stage that has ended.
-
-    Args:
-        stage: as DVC names it.
-        began: what `made_from` returned at its start.
+    """Write the file of a stage that has ended; ``began`` is what `made_from` returned at its start.
 
     Raises:
         IdentityError: the identity was rewritten in between, and DVC would store the results under the new one.
     """
-    own = identity_file(stage)
-    if dvc_digest(own) != began[_IDENTITY]:
-        raise IdentityError(f"{own} was rewritten while the stage ran; run the same command again")
+    identity = identity_file(stage)
+    if dvc_digest(identity) != began[_IDENTITY]:
+        raise IdentityError(f"{identity} was rewritten while the stage ran; run the same command again")
     outputs = [Path(path) for kind in ("outs", "metrics") for path in listed(stage, kind)]
     made = {path.as_posix(): dvc_digest(path) for path in outputs if path != made_file(stage)}
     write_json(made_file(stage), {**began, _OUTPUTS: made})
@@ -211,11 +205,11 @@ def refuse_false_records() -> None:
         IdentityError: there are some; the message names them and the command that makes them anew.
     """
     lock = read_lock() or {}
-    found = {stage: paths for stage, entry in lock.items() if (paths := contradiction(stage, entry))}
-    if found:
+    false_records = {stage: paths for stage, entry in lock.items() if (paths := contradiction(stage, entry))}
+    if false_records:
         order = list(STAGES)
-        names = sorted(found, key=lambda name: (order.index(kind_of(name)), name))
-        lines = "\n".join(f"  {name}: {', '.join(found[name])}" for name in names)
+        names = sorted(false_records, key=lambda name: (order.index(kind_of(name)), name))
+        lines = "\n".join(f"  {name}: {', '.join(false_records[name])}" for name in names)
         raise IdentityError(
             "dvc.lock was rewritten without running the stage (`dvc commit --force`, `dvc exp save`), and attributes "
             f"these results to files with which they were not made:\n{lines}\n"

@@ -9,8 +9,6 @@ Its inputs must be what DVC recorded for the stages that wrote them, under their
 file may be changed by hand at any time.  A verdict on such inputs would be attributed to the wrong settings.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,9 +136,9 @@ def dvc_has_taken(stage: str, seed: int) -> bool:
 
     False for a run that finished but was killed before DVC stored it.
     """
-    own = identity_file(stage)
-    known = recorded((read_lock() or {}).get(f"{stage}@{seed}", {}), "deps")
-    return own.is_file() and known.get(own.as_posix()) == dvc_digest(own)
+    identity = identity_file(stage)
+    inputs = recorded((read_lock() or {}).get(f"{stage}@{seed}", {}), "deps")
+    return identity.is_file() and inputs.get(identity.as_posix()) == dvc_digest(identity)
 
 
 _HASHED = ("data", "results")
@@ -155,21 +153,21 @@ def wrong_inputs(
     """Return what is wrong with the inputs of a stage, a line each.
 
     Args:
-        stage: as DVC writes it, such as ``train@0``; "" for a reader that is no stage.
+        stage: as DVC writes it, such as ``train@0``; "" for a reader of ``paths`` that is no stage.
         identities: the identity of each stage that was written last.
         paths: what such a reader reads.
     """
-    found: list[str] = []
+    lines: list[str] = []
     now = functools.cache(identity_of)  # the seeds of a stage share one
     reads = paths or [path for path in listed(stage, "deps") if not _is_identity(path)]
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
         lock = read_lock()
-        found = ["dvc.lock cannot be read"] if lock is None else list(_wrong(stage, reads, lock, identities, now))
-        if not found:
+        lines = ["dvc.lock cannot be read"] if lock is None else list(_wrong(stage, reads, lock, identities, now))
+        if not lines:
             break
-    return found
+    return lines
 
 
 def _wrong(
@@ -209,8 +207,8 @@ def _makers(lock: Lock, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     wanted = PurePosixPath(path)
     for stage, entry in lock.items():
         for output in entry.get("outs", ()):
-            own = PurePosixPath(output["path"])
-            if not _is_identity(output["path"]) and (own.is_relative_to(wanted) or wanted.is_relative_to(own)):
+            place = PurePosixPath(output["path"])
+            if not _is_identity(output["path"]) and (place.is_relative_to(wanted) or wanted.is_relative_to(place)):
                 yield stage, output
 
 

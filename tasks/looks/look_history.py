@@ -1,30 +1,25 @@
 """What a verdict reports about changes of its plan and about all looks at its test split."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.look_correction import correct_for_looks, not_counted
 from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_validation
+from pipeline_lib.evaluation.plan import Plan
+from pipeline_lib.settings import Params
 from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
 from tasks.experiment.episode_files import TESTED
 from tasks.looks.looking import MADE_OF, episodes_seen, when_and_who
 from tasks.looks.records import LOOKS, SWEEPS, RecordsError, counted_since, record, records
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pipeline_lib.evaluation.plan import Plan
-    from pipeline_lib.settings import Params
-
 
 def plans_used(params: Params) -> dict[str, dict[str, Any]]:
     """Return the plans, as JSON, under which the inputs of a verdict (sweeps and test) were made, by input."""
     swept = {(arm, seed): _made_of(sweep_folder(arm, seed)) for arm in ARMS for seed in seeds_of(params, arm)}
-    found = {f"the sweep of {arm} {seed}": made_of["plan"] for (arm, seed), made_of in swept.items()}
-    return {**found, "the test": _made_of(TESTED)["plan"]}
+    plans = {f"the sweep of {arm} {seed}": made_of["plan"] for (arm, seed), made_of in swept.items()}
+    return {**plans, "the test": _made_of(TESTED)["plan"]}
 
 
 def steps_swept(params: Params) -> dict[str, list[int]]:
@@ -42,8 +37,8 @@ def record_look_of_verdict(
 
     Args:
         params: the settings.
-        done: the plan that was actually executed; training runs that a monitor ended count as planned
-            (`as_planned`).  The look is recorded under it.
+        done: the plan that was executed, under which the look is recorded; training runs that a monitor ended count as
+            planned (`as_planned`).
         run: name of the run.
         result: of `summarise_test`.
 
@@ -56,14 +51,14 @@ def record_look_of_verdict(
     try:
         record(LOOKS, look.identity, look.to_json())
         since = counted_since()
-        known = [Look.from_json(value) for value in records(LOOKS)]
+        every_look = [Look.from_json(value) for value in records(LOOKS)]
         sweeps = [Sweep.from_json(value) for value in records(SWEEPS)]
     except RecordsError as error:
         return not_counted(str(error)), []
     folders = [sweep_folder(arm, seed) for arm in ARMS for seed in seeds_of(params, arm)]
     swept = {digest for folder in folders for digest in _made_of(folder)["checkpoints"].values()}
-    said = [*changed_plans(known, sweeps, look, swept), *seen_in_validation(problems, sweeps)]
-    return correct_for_looks(known, look, result, done.alpha, since), said
+    said = [*changed_plans(every_look, sweeps, look, swept), *seen_in_validation(problems, sweeps)]
+    return correct_for_looks(every_look, look, result, done.alpha, since), said
 
 
 def _made_of(folder: Path) -> dict[str, Any]:

@@ -4,26 +4,20 @@ Each sweep and the test also write, beside their episodes, the plan, the weights
 `record_look_of_verdict` reads both records.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.looks import Look, Sweep
-from pipeline_lib.evaluation.plan import read_plan
+from pipeline_lib.evaluation.plan import Plan, read_plan
 from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PLAN_FILE, PROBLEMS, sweep_folder
 from tasks.experiment.episode_files import TESTED
 from tasks.identity.run import commit
 from tasks.looks.records import LOOKS, PLANS, SWEEPS, RecordsError, record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pipeline_lib.evaluation.plan import Plan
 
 log = logging.getLogger("symposium.stage")
 
@@ -39,11 +33,7 @@ def remember_plan(plan: Plan, run: str) -> None:
 def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -> None:
     """Record that a training run's checkpoints are evaluated on the validation split, and under which plan.
 
-    Args:
-        arm: which arm.
-        seed: training seed.
-        checkpoints: digest of the team by step, without step 0.
-        run: name of the run.
+    ``checkpoints`` has the digest of the team by step, without step 0; ``run`` is the name of the run.
     """
     plan, who = read_plan(PLAN_FILE).to_json(), when_and_who(run)
     made_of = {"plan": plan, "checkpoints": {str(step): digest for step, digest in checkpoints.items()}}
@@ -56,9 +46,7 @@ def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -
 def begin_look(weights: Mapping[str, Mapping[str, str]], run: str) -> Look:
     """Record that the test has begun; from here on results may have been seen, even if the test fails later.
 
-    Args:
-        weights: digests of the teams tested, by training run and role.
-        run: name of the run.
+    ``weights`` has the digests of the teams tested, by training run and role; ``run`` is the name of the run.
     """
     problems = load_manifest(PROBLEMS)["splits"]["test"]["hashes"]
     look = Look(read_plan(PLAN_FILE).to_json(), weights, tuple(problems), "", **when_and_who(run))

@@ -14,8 +14,6 @@ push origin 'refs/symposium/*:refs/symposium/*'`` shares them.  A fetch of them 
 origin does not have, so every record has a second ref, ``refs/symposium-kept/...``, which nobody fetches.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -45,25 +43,22 @@ class RecordsError(RuntimeError):
 
 
 def record(kind: str, identity: str, value: dict[str, Any]) -> None:
-    """Add a record, unless there is one with this identity: then the first one stays.
+    """Add a record to `PLANS`, `SWEEPS` or `LOOKS`, unless there is one with this identity: then the first one stays.
 
-    Args:
-        kind: `PLANS`, `SWEEPS` or `LOOKS`.
-        identity: digest of what makes the record what it is (not of time and place).
-        value: what is recorded, JSON-like.
+    The identity is a digest of what makes the record what it is (not of time and place).
 
     Raises:
         RecordsError: there is no repository, or git refuses.
     """
     where, name = _repository(), f"{kind}/{identity}"
-    known = _refs(where, name)
-    if len(known) == 2:
+    refs = _refs(where, name)
+    if len(refs) == 2:
         return
     text = storage.canonical_json(value)
-    blob = next(iter(known.values()), "") or _git(where, "hash-object", "-w", "--stdin", given=text).strip()
+    blob = next(iter(refs.values()), "") or _git(where, "hash-object", "-w", "--stdin", given=text).strip()
     for ref in (f"{_KEPT}/{name}", f"{_SHARED}/{name}"):
         try:
-            if ref not in known:
+            if ref not in refs:
                 _write_refs(where, "update-ref", ref, blob, "")  # "": only if there is none
         except RecordsError:
             if ref not in _refs(where, name):  # else another process was first
@@ -82,15 +77,15 @@ def records(kind: str) -> list[dict[str, Any]]:
     if not names:
         return []
     rest = _git(where, "cat-file", "--batch", given="\n".join(names) + "\n").encode()
-    found = []
+    contents = []
     while rest:
         head, _, rest = rest.partition(b"\n")
         size = head.rpartition(b" ")[2]
         if not size.isdigit():
             raise RecordsError(f"{where}: git cannot read a record of {kind}: {head.decode()}")
-        found.append(json.loads(rest[: int(size)]))
+        contents.append(json.loads(rest[: int(size)]))
         rest = rest[int(size) + 1 :]
-    return found
+    return contents
 
 
 def counted_since() -> str:

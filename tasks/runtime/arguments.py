@@ -1,7 +1,5 @@
 """The command lines of programs and stages: their names, the ranges of their arguments, and what was probably meant."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,12 +1,13 @@
 """Cached tasks: a small value, computed once for each identity, and never a stale one.
 
-A `CachedTask` asks Prefect for the value of one identity: the code that computes it, the policy, the problems, the
-seed and the settings.  Same identity, same value, in any process and any run of this project; anything else computes.
+A `CachedTask` returns the value of one identity: the code that computes it, the policy, the problems, the seed and the
+settings.  Same identity, same value, in any process and any run of this project; anything else computes.  Values are
+files in ``.symposium/cache``; Prefect shows each call, but its own cache is not used (it hashes a path as its text,
+drops a part of a key that is None, and does not see a changed helper).
 
 Promises:
 
-- the key is one explicit digest; nothing is hashed behind the caller's back (Prefect's own policies hash a path as
-  its text, drop a part that is None, and do not see a changed helper);
+- the key is one explicit digest;
 - values are JSON, checked when they are written and by digest when they are read; a damaged file is named, deleted
   and computed again; a value is the same whether it was computed or read (a tuple is a list both times);
 - no locks: after ``kill -9`` nothing waits.  Two processes that ask for the same value at once may both compute it.
@@ -14,8 +15,6 @@ Promises:
 Does not promise: anything about files.  A cached task must not write one that others need, and a `Path` in a value or
 in an identity is refused.  To compute everything again: ``PREFECT_TASKS_REFRESH_CACHE=true``.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -26,13 +25,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from prefect import Task
-from prefect.context import TaskRunContext
+from prefect import State, Task
+from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_logger
-from prefect.serializers import JSONSerializer
+from prefect.settings import get_current_settings
+from prefect.states import Completed
 
 from pipeline_lib.identity.code import code_of
-from pipeline_lib.storage import canonical_json, digest
+from pipeline_lib.storage import canonical_json, digest, write_json
 from tasks.identity.stages import RUNTIME, syntaxes
 from tasks.runtime.subflow import untagged
 from tasks.services.process_environment import places
@@ -94,73 +94,42 @@ class CachedTask:
         )
 
     def __call__(self, identity: Identity, compute: Callable[[], Any], title: str = "") -> Any:
-        """Return the value of ``identity``, from the cache or from ``compute()``.
-
-        Args:
-            identity: what the value depends on.
-            compute: called without arguments when the value is not known; returns a JSON-like value.
-            title: what this one call is about, for the UI.
+        """Return the value of ``identity``, from the cache or from ``compute()``; ``title`` is for the UI.
 
         Raises:
             TypeError, ValueError: ``compute`` returned something JSON has no form for, such as a path, NaN or a set.
         """
-        key = self.key(identity)
+        file = places().cache / self.key(identity)
         with untagged():
-            envelope = self._task.with_options(task_run_name=title or self.name)(key, compute)
-        return json.loads(envelope["value"])
+            value = self._task.with_options(task_run_name=title or self.name)(file, compute)
+        return value.result() if isinstance(value, State) else value
 
     @cached_property
-    def _task(self) -> Task[[str, Callable[[], Any]], dict[str, str]]:
-        return Task(
-            self._envelope,
-            name=self.name,
-            cache_key_fn=_usable_key,
-            persist_result=True,
-            result_storage=places().cache,
-            # No object hooks: records hold plain JSON, and reading one never looks up a class by name.
-            result_serializer=JSONSerializer(object_encoder=None, object_decoder=None),
-            cache_result_in_memory=False,
-        )
+    def _task(self) -> Task[[Path, Callable[[], Any]], Any]:
+        return Task(self._value, name=self.name, cache_policy=NO_CACHE)
 
-    def _envelope(self, key: str, compute: Callable[[], Any]) -> dict[str, str]:
+    def _value(self, file: Path, compute: Callable[[], Any]) -> Any:
+        if not get_current_settings().tasks.refresh_cache and (text := read_value(file)):
+            return Completed(name="Cached", data=json.loads(text))
         value = compute()
         try:
             text = canonical_json(value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"task {self.name}: the value cannot be cached, it is not plain JSON: {error}") from error
-        return {"key": key, "value": text, "sha256": digest(text)}
+        write_json(file, {"key": file.name, "value": text, "sha256": digest(text)})
+        return json.loads(text)
 
 
-def _usable_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """Return the key, never None; a damaged file under it is removed first, so that Prefect computes again."""
-    key = str(parameters["key"])
-    discard_damaged(places().cache / key, key)
-    return key
-
-
-def discard_damaged(path: Path, key: str) -> bool:
-    """Delete a cached file whose content is not what was written, with a message; return whether one was deleted.
-
-    Prefect reads a record with the serializer that the record itself names; one that names another than ours (such
-    as pickle) was not written here and is never read.
-    """
+def read_value(file: Path) -> str:
+    """Return a cached value as JSON, empty if there is none; a damaged file is named and deleted."""
     try:
-        content = path.read_bytes()
+        record = json.loads(file.read_bytes())
+        if (record["key"], record["sha256"]) == (file.name, digest(record["value"])):
+            return str(record["value"])
     except FileNotFoundError:
-        return False
-    try:
-        record = json.loads(content)
-        serializer = record["metadata"]["serializer"]
-        envelope = json.loads(record["result"])
-        sound = (
-            serializer["type"] == "json"
-            and not serializer["object_decoder"]
-            and envelope["key"] == key
-            and envelope["sha256"] == digest(envelope["value"])
-        )
+        return ""
     except (ValueError, KeyError, TypeError):
-        sound = False
-    if not sound:
-        get_logger("symposium.cache").warning("%s: damaged cached value (digest differs); computing it again", path)
-        path.unlink(missing_ok=True)
-    return not sound
+        pass
+    get_logger("symposium.cache").warning("%s: damaged cached value (digest differs); computing it again", file)
+    file.unlink(missing_ok=True)
+    return ""

@@ -4,8 +4,6 @@ An error is explained if its class is defined in this project, or if it comes fr
 is a defect, and its traceback helps to find it.  The status is never 0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging
@@ -87,10 +85,10 @@ def _end(error: BaseException) -> NoReturn:
 
 def _behind(error: BaseException) -> BaseException:
     """Return the explained error that Prefect could not record, as on a full disk; else the error itself."""
-    found: BaseException | None = error
-    while found is not None and type(found).__module__.startswith(("prefect.", "httpx")):
-        found = found.__cause__ or found.__context__
-    return found if found is not None and is_explained(found) else error
+    cause: BaseException | None = error
+    while cause is not None and type(cause).__module__.startswith(("prefect.", "httpx")):
+        cause = cause.__cause__ or cause.__context__
+    return cause if cause is not None and is_explained(cause) else error
 
 
 def _server_is_gone(error: BaseException) -> bool:
@@ -109,8 +107,8 @@ def _server_is_gone(error: BaseException) -> bool:
 
 def is_explained(error: BaseException) -> bool:
     """Return whether an error needs no traceback: errors of this project and of the file system."""
-    own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
-    return own or isinstance(error, OSError) or _disk_is_full(error)
+    ours = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
+    return ours or isinstance(error, OSError) or _disk_is_full(error)
 
 
 def explanation(error: BaseException) -> str:

@@ -6,8 +6,6 @@ elsewhere (pipes, CI) a plain line from time to time.  The estimate assumes that
 work of this process so far; work that was already finished when a run is resumed does not count.
 """
 
-from __future__ import annotations
-
 import contextvars
 import json
 import logging

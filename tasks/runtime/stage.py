@@ -1,15 +1,13 @@
 """The common parts of every stage: name, progress bar, tracked run, links between the tools, error messages.
 
-A stage's flow does its work inside ``with stage("train", params, seed=0) as run:`` and its module ends in ``main(train,
-seed=...)``.  `main` checks the settings before anything starts, connects to Prefect (the project's server, or a
-temporary one), and turns errors into a message and an exit status.
+A stage is a function of a `StageRun`.  Its module in `flows` ends in ``run_stage("report", make_report)``, which checks
+the settings before anything starts, connects to Prefect (the project's server, or a temporary one), calls the function
+in a flow of this name, and turns errors into a message and an exit status.
 
 DVC takes the seeds from the file ``params.yaml`` only.  A preset of ``environment`` may have other seeds, for example
 no single-agent baseline if a task has no single-agent form.  The stage of a run that the settings do not need writes
 empty files (`unless_left_out`), and like every other one from what it made them.
 """
-
-from __future__ import annotations
 
 import contextlib
 import logging
@@ -18,9 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from prefect import get_run_logger
+from prefect import Flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from pipeline_lib import storage
@@ -28,13 +26,15 @@ from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
 from pipeline_lib.sampling_progress import sampling_shown_by
-from pipeline_lib.settings import SettingsError, load_params
+from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
+from pipeline_lib.tracking.tracker import Status
 from tasks.experiment.arms import PROBLEMS, TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
 from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
-from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
+from tasks.identity.stages import Reads, inputs_of, read_settings, settings_of, whole, work_digest
+from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
 from tasks.runtime.progress import Progress
 from tasks.runtime.subflow import run_as_subflow, tagged
@@ -42,12 +42,6 @@ from tasks.runtime.tracked_run import dvc_process, owner, run_in_mlflow
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places
 from tasks.services.servers import prefect_at, prefect_server
-
-if TYPE_CHECKING:
-    from prefect import Flow
-
-    from pipeline_lib.settings import Params
-    from pipeline_lib.tracking.tracker import Status
 
 log = logging.getLogger("symposium.stage")
 
@@ -61,9 +55,11 @@ class RefusedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """The channels through which a stage reports.
+    """One run of a stage: what it is to do, and the channels through which it reports.
 
     Attributes:
+        params: the settings that the stage may read.
+        arm, seed: of a stage that exists once per training run; else the team, and 0.
         name: name of the whole run, the same in Prefect, DVC and MLflow.
         key: prefix of the stage's artifacts in the Prefect UI.
         tracked: the stage's run in MLflow: metrics, checkpoints, data sets.
@@ -71,6 +67,9 @@ class StageRun:
         progress: callback ``progress(done, total, text)`` of long work.
     """
 
+    params: Params
+    arm: str
+    seed: int
     name: str
     key: str
     tracked: TrackedRun
@@ -91,8 +90,10 @@ class StageRun:
 
 
 @contextlib.contextmanager
-def stage(name: str, params: Params, seed: int | None = None, identity: str = "") -> Iterator[StageRun]:
-    """Yield the channels through which the body of a stage's flow reports.
+def stage(
+    name: str, params: Params, seed: int | None = None, identity: str = "", arm: str = TEAM
+) -> Iterator[StageRun]:
+    """Yield the run of a stage, whose flow does its work in the ``with`` block.
 
     Args:
         name: name of the stage.
@@ -102,6 +103,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         identity: digest of the stage's inputs, by default of everything that it depends on.  The same identity joins
             the same MLflow run; another one creates a new run, because MLflow keeps the first value of a parameter, and
             of a metric at a step.
+        arm: whose training run it belongs to, if it belongs to one.
 
     Raises:
         SettingsError: there is not the memory for this stage now.
@@ -130,7 +132,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     status: Status = "FAILED"
     try:
         with Progress(title, artifact_key(key, "progress")) as progress, sampling_shown_by(progress.sampling):
-            run = StageRun(run_of_all, key, tracked, tracker.whole, progress)
+            run = StageRun(params, arm, seed or 0, run_of_all, key, tracked, tracker.whole, progress)
             began = time.monotonic()
             yield run
             progress.worked(time.monotonic() - began)
@@ -166,6 +168,43 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         sys.stderr.write(f"{REFUSED}{error}\n")
     finish(began)
     sys.exit(0)
+
+
+def run_stage(name: str, work: Callable[[StageRun], object]) -> NoReturn:
+    """Do the work of a stage in a flow of its name, and end the process as `main` does."""
+
+    def body() -> None:
+        with stage(name, settings_of(name)) as run:
+            work(run)
+
+    main(Flow(body, name=name))
+
+
+def run_stage_of_arm(
+    name: str,
+    work: Callable[[StageRun], object],
+    leave_out: Callable[[str, int], None],
+    about: str | None,
+    identity: Callable[[Params, str, int], str] = lambda params, arm, seed: "",
+) -> NoReturn:
+    """Do the work of a stage that exists once per arm and training seed, and end the process as `main` does.
+
+    Args:
+        name: of the flow.
+        work: does it.
+        leave_out: writes the outputs of a run that the settings do not have.
+        about: text of ``--help``.
+        identity: digest of the inputs of the run of an arm and seed, as for `stage`.
+    """
+    given = arm_and_seed(about)
+    unless_left_out(leave_out, **given)
+
+    def body(arm: str, seed: int) -> None:
+        params = settings_of(name, arm)
+        with stage(f"{name} {arm}", params, seed, identity(params, arm, seed), arm) as run:
+            work(run)
+
+    main(Flow(body, name=name), **given)
 
 
 def _identity(params: Params, seed: int | None) -> str:

@@ -3,8 +3,6 @@
 Tags in Prefect identify a run's stages, and runs whose process has ended.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import AbstractContextManager
 from typing import Any

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.settings import Params
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import artifact_link, run_link, tracking_uri
 from pipeline_lib.tracking.processes import own_process
+from pipeline_lib.tracking.tracker import Status
 from tasks.experiment.arms import ARMS, REPORT, RESULTS, TEAM, seeds_of, training_rows
 from tasks.experiment.costs import costs
 from tasks.experiment.verdict_text import headline
@@ -33,10 +35,7 @@ from tasks.services.process_environment import places, server_url
 from tasks.services.stage_proxy import RUN_OWNER
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from pipeline_lib.tracking import TrackedRun
     from pipeline_lib.tracking.recorder import Recorder
-    from pipeline_lib.tracking.tracker import Status
 
 log = logging.getLogger("symposium.states")
 
@@ -55,8 +54,7 @@ def tracked_run(
     Args:
         experiment: MLflow experiment, the kind of environment.
         run: name of the run.
-        settings: of the run, as JSON-like data.
-        tags: of the run.
+        settings, tags: of the run.
         study: name of the study that it is a cell of.
     """
     tracker = Tracker(
@@ -120,13 +118,7 @@ _WAIT_S = 60.0
 
 
 def run_in_mlflow(tracked: TrackedRun, name: str, artifact: str = "") -> str:
-    """Return Markdown that names a run in MLflow, as a link where an MLflow UI is up; empty without a run.
-
-    Args:
-        tracked: the run.
-        name: name of the whole run.
-        artifact: file of the run that is linked too, if there is a UI.
-    """
+    """Return Markdown that names a run in MLflow, with links to it and a file of it if a UI is up; empty: no run."""
     ids = tracked.ids(_WAIT_S)
     if ids is None:
         return ""
@@ -181,12 +173,7 @@ def record_verdict(whole: TrackedRun, result: Mapping[str, Any]) -> None:
 def record_update(whole: TrackedRun, arm: str, seed: int, row: Mapping[str, float], metric: str = "") -> None:
     """Record the points of one update on the learning curves of a whole run, which MLflow shows in the order of names.
 
-    Args:
-        whole: the run.
-        arm: what is trained.
-        seed: training seed.
-        row: all metrics of the update, with its ``step``.
-        metric: a metric beside the reward, by its name in the environment.
+    ``row`` has all metrics of the update, with its ``step``; ``metric`` is one beside the reward.
     """
     curves = {"1 reward": "reward/mean", f"2 {metric}": f"metrics/{metric}"}
     whole.log(int(row["step"]), {f"{name}/{arm} seed {seed}": row[key] for name, key in curves.items() if key in row})

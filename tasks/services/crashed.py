@@ -5,8 +5,6 @@ a run without heartbeats is marked.  This also works for runs on other machines.
 runs on this machine, also for those that were killed while no server was running.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from prefect import get_client
@@ -64,6 +62,6 @@ def heartbeat_automation() -> None:
         actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no heartbeat: its process is gone")],
     )
     with get_client(sync_client=True) as client:
-        for known in client.read_automations_by_name(AUTOMATION):
-            client.delete_automation(known.id)
+        for earlier in client.read_automations_by_name(AUTOMATION):
+            client.delete_automation(earlier.id)
         client.create_automation(automation)

@@ -1,7 +1,5 @@
 """Check what the project can use on this machine; one `Finding` per item."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os
@@ -86,9 +84,9 @@ def _disk(project: Path) -> Finding:
 
 
 def _servers(project: Path) -> Finding:
-    found = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
-    if found:
-        return Finding("servers", OK, ", ".join(found))
+    running = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
+    if running:
+        return Finding("servers", OK, ", ".join(running))
     return Finding("servers", OK, f"not running, and not needed; `symposium ui` starts them (state: {places().home})")
 
 

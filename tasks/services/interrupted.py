@@ -5,8 +5,6 @@ fails: ``.dvc/tmp/rwlock``, which says who uses which file, and ``dvc.lock``.  N
 elsewhere: locks of a process that is gone mean nothing, and DVC's cache of runs has what ``dvc.lock`` said.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -36,12 +34,7 @@ def mend_locks(project: Path) -> str:
 
 
 def mend_record(project: Path, said: str) -> str:
-    """Put ``dvc.lock`` aside if DVC says that it cannot be read; return what was done, empty if nothing was.
-
-    Args:
-        project: folder with ``dvc.yaml``.
-        said: DVC's error message.
-    """
+    """Put ``dvc.lock`` aside if ``said``, an error of DVC, is that it cannot be read; return what was done, else ""."""
     if not _BROKEN.search(" ".join(said.split())):
         return ""
     path, aside = project / "dvc.lock", project / "dvc.lock.broken"

@@ -3,8 +3,6 @@
 In a checkout the files are copied from their places; a wheel contains a copy (setup.py, which reads the list below).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ environment; a new project starts with a copy of it.  Without this copy, or if `
 names another database, Prefect creates the tables itself.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3
@@ -26,11 +24,7 @@ FILE = "prefect.db"
 
 
 def lay_database(empty: Path | None = None) -> bool:
-    """Give the project a database with tables if it has none; return whether that was done.
-
-    Args:
-        empty: the database to copy, by default that of the environment.
-    """
+    """Give the project a database with tables, a copy of an empty one, if it has none; return whether that was done."""
     folder, empty = Path(os.environ.get("PREFECT_HOME", places().prefect)), empty or empty_database()
     if URL in os.environ or not empty.exists() or (folder / FILE).exists():
         return False

@@ -8,8 +8,6 @@ may change while a chain runs.  The socket is in the project's ``.symposium`` fo
 It ends at once if torch can use a GPU, because a GPU cannot be used in a fork of a process that has initialised it.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc
@@ -111,8 +109,7 @@ class ForkRequest:
 def serve(path: Path) -> ForkRequest | None:
     """Load the libraries, then fork a process for every request, until SIGTERM.
 
-    Returns:
-        in a fork: what it is to be; None if forks are of no use.
+    Returns, in a fork, what it is to be; None if forks are of no use.
     """
     prepare()
     _remove_abandoned(path.parent)
@@ -190,11 +187,7 @@ def become(fork: ForkRequest) -> NoReturn:
 def _fork(
     client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]
 ) -> ForkRequest | None:
-    """Fork for a request whose environment is that in which the libraries were imported.
-
-    Returns:
-        in the fork: what it is to be.
-    """
+    """Fork for a request whose environment is that in which the libraries were imported; return it in the fork."""
     client.settimeout(10.0)
     with contextlib.suppress(OSError, ValueError):
         request, descriptors = receive(client, descriptors=3)

@@ -7,8 +7,6 @@ promise: any effect on a Prefect, MLflow or torch that was imported before; call
 does).  It starts no server; it uses the project's server if one is running.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -160,13 +158,10 @@ def answers(url: str, name: str, timeout_s: float = 2.0) -> bool:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """Return the environment for a child process that starts runs of its own.
+    """Return the environment for a child process that starts runs of its own, with these variables changed.
 
     Prefect hands the identity of a run to its process in ``PREFECT__...`` variables; a child that inherited them
     would take itself for its parent's run, so they are left out.
-
-    Args:
-        changes: variables to add or replace.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     return {**kept, **changes}

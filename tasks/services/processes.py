@@ -1,7 +1,5 @@
 """Start child processes that are never left over: each leads a process group, and ends with this process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -14,20 +12,14 @@ from typing import IO, Any
 
 import psutil
 
+from pipeline_lib.memory import all_memory
 from tasks.services.end_with_parent import STOP_S
 
 
 def start(
     command: Sequence[str], environment: Mapping[str, str], cwd: Path, output: IO[Any] | int
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a process group of its own, tied to the life of this process.
-
-    Args:
-        command: program and arguments.
-        environment: all variables of the child.
-        cwd: where it runs.
-        output: where its stdout and stderr go.
-    """
+    """Start a command in a process group of its own, tied to the life of this process; with this output."""
     wrapper = [sys.executable, "-S", str(Path(__file__).with_name("end_with_parent.py")), str(os.getpid())]
     return subprocess.Popen(
         [*wrapper, *command],
@@ -78,3 +70,36 @@ def _signal(group: int, family: set[psutil.Process], number: int) -> None:
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
             if os.getpgid(member.pid) != group:
                 member.send_signal(number)
+
+
+_NEAR = 0.8
+"""Share of the memory from which on a process that was killed by SIGKILL was most probably killed for it."""
+_GIB = 1 << 30
+
+
+def ended(status: int, held: int = 0, starved: bool = False) -> str:
+    """Return how a process has ended.
+
+    Args:
+        status: exit status; negative, or above 128 as shells report it, for a signal.
+        held: the most memory that it held at once, bytes; 0 if that is not known.
+        starved: whether the kernel has killed a process for want of memory meanwhile (`kernel_kills`).
+    """
+    number = -status if status < 0 else status - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"status {status}"
+    text, all_of_it = f"killed by signal {number} ({name})", all_memory()
+    if number == signal.SIGKILL and (starved or held >= _NEAR * all_of_it):
+        text += f", most probably for memory: it held {held / _GIB:.1f} GiB of {all_of_it / _GIB:.1f}"
+    return text
+
+
+def kernel_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since it started."""
+    for file in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            rows = dict(line.split(maxsplit=1) for line in Path(file).read_text().splitlines())
+            return int(rows["oom_kill"])
+    return 0

@@ -5,8 +5,6 @@ started by one of these (on several machines, for example) starts no processes h
 way.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -5,8 +5,6 @@ process that started it ends, also if that is killed, and is killed if it does n
 servers goes to files in ``.symposium/logs``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -27,10 +25,9 @@ from pipeline_lib.tracking.addresses import LOCK, tracking_uri
 from pipeline_lib.tracking.database import SQLITE, has_run
 from pipeline_lib.tracking.processes import own_process
 from tasks.services.end_with_parent import STOP_S
-from tasks.services.ended import ended
 from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import answers, child_environment, places
-from tasks.services.processes import family, start, stop
+from tasks.services.processes import ended, family, start, stop
 
 HOST = "127.0.0.1"
 PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
@@ -60,14 +57,7 @@ class ServerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that this process has started.
-
-    Attributes:
-        name: ``prefect``, ``mlflow`` or ``page``.
-        url: address without a slash at the end.
-        process: leader of the server's process group.
-        log: file with what it prints.
-    """
+    """A server that this process has started: address, leader of its process group, and file of its output."""
 
     name: str
     url: str
@@ -109,9 +99,7 @@ class Server:
 def start_prefect(port: int = PREFECT_PORT, ui: bool = True) -> Server:
     """Start a Prefect server on the first free port from ``port`` on; it may not answer yet.
 
-    Args:
-        port: where to look for a free port first.
-        ui: whether it is for people, with the page and the services behind it, or records the runs of one chain only.
+    With ``ui`` it is for people, with the page and the services behind it; else it records the runs of one chain.
     """
     lay_database()
     port = free_port(port)
@@ -143,12 +131,7 @@ def start_mlflow(port: int = MLFLOW_PORT) -> Server:
 
 
 def start_page(key: str, port: int = PAGE_PORT) -> Server:
-    """Start the page on which teams play, on the first free port from ``port`` on; it may not answer yet.
-
-    Args:
-        key: that the page asks for.
-        port: where to look for a free port first.
-    """
+    """Start the page on which teams play, on the first free port from ``port`` on; it may not answer yet."""
     port = free_port(port)
     url = f"http://{HOST}:{port}"
     return _start("page", url, ["-m", "flows.page", "--port", str(port)], {PAGE_KEY: key}, folder=Path.cwd())

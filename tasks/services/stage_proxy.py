@@ -3,8 +3,6 @@
 The proxy forwards signals, ends with DVC, and exits with the status of the fork.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -21,8 +19,8 @@ from typing import Any
 
 from pipeline_lib.locks import locked
 from tasks.services.end_with_parent import LOOK_S, above_the_stage, end_with_dvc
-from tasks.services.ended import ended, kernel_kills
 from tasks.services.process_environment import places
+from tasks.services.processes import ended, kernel_kills
 
 ADDRESS = "SYMPOSIUM_PRELOADED"
 """Environment variable: path of the socket of the process that has the libraries in memory."""

@@ -5,8 +5,6 @@ this program, ``python -m tasks.services.with_dvc <process id of DVC>``; it writ
 find both (`tasks.services.stage_proxy.join_dvc`), and ends when DVC has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

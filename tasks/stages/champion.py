@@ -1,19 +1,12 @@
 """The selected team in MLflow: tagged when it is selected, and champion if its test result allows it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pipeline_lib import storage
 from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.tracking import Checkpoint, Contender
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import RESULTS, TEAM, trained_folder
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
+from tasks.runtime.stage import StageRun
 
 _AWAY = "not decided yet: the tracking server does not answer; it is decided when the server is back"
 
@@ -24,7 +17,7 @@ def checkpoint(arm: str, seed: int, step: int) -> Checkpoint:
     return Checkpoint(f"{arm}-{seed}-step-{step}", step, str(read_record(folder / RECORD)["team"]), str(folder))
 
 
-def update_champion(params: Params, run: StageRun) -> None:
+def update_champion(run: StageRun) -> None:
     """Apply the rule of `pipeline_lib.tracking.championship` to the tested team, and show the decision."""
     result = storage.read_json(RESULTS / "verdict.json")
     metric = str(result["metric"])
@@ -39,7 +32,7 @@ def update_champion(params: Params, run: StageRun) -> None:
         value=float(result["teams"]["selected"]["metrics"][metric]),
         weights=chosen.digest,
     )
-    run.tracked.champion(chosen, registered_name(params.environment.kind), tested)
+    run.tracked.champion(chosen, registered_name(run.params.environment.kind), tested)
     why = run.tracked.champion_decision() or _AWAY
     run.table(
         "champion", [{"team": tested.team, metric: tested.value, "champion": why}], "The champion, and the reason"

@@ -1,7 +1,5 @@
 """Several runs on one page, read from MLflow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

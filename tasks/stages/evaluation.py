@@ -1,44 +1,36 @@
 """Evaluate a team on a split, with one cached task per checkpoint, so that only new checkpoints cost time."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.assembly.teams import base_team, sampling_of
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.crossplay import BASE_GUEST, guests
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import check_ranges
 from pipeline_lib.evaluation.run import evaluate_guest, evaluate_subteams, evaluate_team, refuse_losses, roots_of
 from pipeline_lib.play import Player
+from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.protocols import Protocol, make_protocol
-from pipeline_lib.rollouts import make_engine
+from pipeline_lib.rollouts.engine import Engine
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint
-from tasks.experiment.arms import BASE, PROBLEMS, environment_section, trained_folder
-from tasks.experiment.protocols import protocol_of
+from tasks.experiment.arms import BASE, PROBLEMS, trained_folder
+from tasks.experiment.setups import setup_of
 from tasks.identity.stages import contents, playing
 from tasks.runtime.caching import CachedTask, Identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pipeline_lib.policies.policy import Team
-    from pipeline_lib.rollouts.engine import Engine
 
 EVALUATE = CachedTask("evaluate", sys.modules[__name__])
 
@@ -58,8 +50,7 @@ class Evaluator:
     and from there into the running engine, as training does.
 
     Args:
-        params: the settings.
-        arm: which arm.
+        params, arm: the settings, and whose teams.
         split: ``validation`` or ``test``.
         samples: episodes per problem, and their seed.
         keep_texts: keep the transcripts of all episodes.
@@ -69,11 +60,10 @@ class Evaluator:
         self._params = params
         self._arm = arm
         self._samples, self._keep_texts = samples, keep_texts
-        self._protocol = protocol_of(params, arm)
-        self._section = environment_section(params, arm)
+        self._setup = setup_of(params, arm)
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
         self.manifest = load_manifest(PROBLEMS)["splits"][split]
-        self._environment = make_environment(self._section, params.sandbox)
+        self._environment = self._setup.environment()
         self.reward_bounds = self._environment.episode_bounds
         self._metrics = with_reward(find(params.environment.kind).metrics(), *self.reward_bounds)
         self._team = self._untrained()
@@ -90,7 +80,7 @@ class Evaluator:
     def base(self, protocol: str = "") -> Evaluated:
         """Return the untrained team's episodes, as it is trained or by another protocol."""
         title = f"base, {protocol.replace('_', ' ')}" if protocol else "base"
-        played = make_protocol(protocol) if protocol else self._protocol
+        played = make_protocol(protocol) if protocol else self._setup.protocol
 
         def play() -> list[EpisodeRecord]:
             if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
@@ -111,11 +101,11 @@ class Evaluator:
             load_checkpoint(folder, self._team)
             if subteams:
                 return evaluate_subteams(self._player(), self.problems, subteams, self._samples.seed)
-            return self._whole_team(self._protocol)
+            return self._whole_team(self._setup.protocol)
 
         title = f"{self._arm} {seed} step {step}{', subteams' if subteams else ''}"
         more = {"samples": subteams, "subteams": True} if subteams else {}
-        return self._evaluate(play, digest, title, self._protocol, more)
+        return self._evaluate(play, digest, title, self._setup.protocol, more)
 
     def with_guests(self, seed: int, step: int, others: Mapping[int, int]) -> Evaluated:
         """Return the episodes of a checkpoint with one agent of another run at a time.
@@ -143,16 +133,16 @@ class Evaluator:
             return records
 
         title = f"{self._arm} {seed} step {step}, {'guests' if others else 'guests of the base'}"
-        return self._evaluate(play, storage.digest([digests, invited]), title, self._protocol, {"guests": True})
+        return self._evaluate(play, storage.digest([digests, invited]), title, self._setup.protocol, {"guests": True})
 
     def _untrained(self) -> Team:
-        return base_team(self._params, BASE, self._environment, self.problems)
+        return self._setup.team(self._environment, self.problems)
 
     def _engine_with_team(self) -> Engine:
         """Return the engine with the present weights of the team in memory."""
         policies = self._team.policies
         if self._engine is None:
-            self._engine = make_engine(self._params.rollouts, self._params.policy)
+            self._engine = self._setup.engine()
         if not self._held:
             self._engine.load(self._team.sampled())
         for name, policy in policies.items():
@@ -164,7 +154,7 @@ class Evaluator:
     def _player(self, protocol: Protocol | None = None) -> Player:
         """Return what plays the team in memory."""
         engine = self._engine_with_team()
-        return Player(self._environment, self._team, engine, sampling_of(self._params), protocol or self._protocol)
+        return self._setup.player(self._environment, self._team, engine, protocol)
 
     def _whole_team(self, protocol: Protocol) -> list[EpisodeRecord]:
         samples = self._samples
@@ -203,7 +193,7 @@ class Evaluator:
                 "subteams": False,
                 "texts": self._keep_texts,
                 "protocol": protocol.name,
-                "environment": result_settings(self._section),
+                "environment": result_settings(self._setup.section),
                 "playing": playing(params),
                 **more,
             },

@@ -1,40 +1,38 @@
 """The verdict: the selected team against all other teams, as one family of comparisons."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from prefect import get_run_logger
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.evaluation.crossplay import cells
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.sentences import Caveat, counted
+from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.evaluation.verdict import CROSS_PLAY, add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
+from pipeline_lib.settings import Params
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
 from tasks.experiment.verdict_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
+from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pipeline_lib.evaluation.episodes import EpisodeRecord
-    from pipeline_lib.evaluation.table import Episodes
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
+from tasks.stages.champion import update_champion
 
 #: Values of `headline` for comparing runs; the others are in ``results/verdict.json`` and in MLflow.
 COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high", "p", "p_for_looks", "looks")
 
 
-def judge(params: Params, run: StageRun) -> str:
+def judge(run: StageRun) -> str:
     """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few); return the three lines."""
-    selection = storage.read_json(RESULTS / "selection.json")[TEAM]
+    params, selection = run.params, storage.read_json(RESULTS / "selection.json")[TEAM]
     seeds = seeds_of(params, TEAM)
     steps = {seed: int(selection["seeds"][str(seed)]["step"]) for seed in seeds}
     baselines: dict[str, Episodes] = {}
@@ -61,8 +59,8 @@ def judge(params: Params, run: StageRun) -> str:
     )
     if single:
         compute = compare_compute(params)
-        found = tested["comparisons"][SINGLE_AGENT]
-        found |= {"compute": compute, "sentence": f"{found['sentence']} {compute['sentence']}"}
+        against_single = tested["comparisons"][SINGLE_AGENT]
+        against_single |= {"compute": compute, "sentence": f"{against_single['sentence']} {compute['sentence']}"}
     if params.evaluate.cross_play:
         mixed = {seed: [*read_episodes(tested_file(TEAM, "selected", seed)), *with_guests(seed)] for seed in seeds}
         info = describe(params.evaluate.metric, tested_metrics(params.environment.kind))
@@ -86,6 +84,12 @@ def judge(params: Params, run: StageRun) -> str:
 def with_guests(seed: int) -> list[EpisodeRecord]:
     """Return the test episodes of a run's team with guests, of the other runs and of the base."""
     return [record for kind in ("guests", "base-guests") for record in read_episodes(tested_file(TEAM, kind, seed))]
+
+
+def judge_and_crown(run: StageRun) -> None:
+    """Compare the selected team with everything else, say it in three lines, and make it champion if it may be."""
+    get_run_logger().info("%s", judge(run))
+    update_champion(run)
 
 
 def bound(
@@ -113,11 +117,9 @@ def bound(
 
 
 def compared(numbers: Mapping[str, Any], updates: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the numbers for comparing runs, in the order of ``dvc metrics show``.
+    """Return the numbers of `headline` for comparing runs, in the order of ``dvc metrics show``.
 
-    Args:
-        numbers: of `headline`.
-        updates: metrics of every update of all training runs of the team.
+    ``updates`` has the metrics of every update of all training runs of the team.
     """
     seconds = sum(row["time/step_s"] for row in updates)
     return {**{name: numbers[name] for name in COMPARED}, "updates": len(updates), "seconds": round(seconds, 1)}

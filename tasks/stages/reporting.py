@@ -1,11 +1,8 @@
 """The report: the results of all stages on one page, all episodes on a second one, and series for ``dvc plots``."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
@@ -20,6 +17,7 @@ from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from pipeline_lib.report.viewer import TestedTeam
+from pipeline_lib.settings import Params
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.costs import costs
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
@@ -27,19 +25,16 @@ from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGE
 from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import NOTE, TITLE, identity_tags
 from tasks.identity.stages import whole
+from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_costs, record_report
 
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
 
-
-def make_report(params: Params, run: StageRun) -> None:
+def make_report(run: StageRun) -> None:
     """Write ``report/index.html`` and ``report/plots/``, and keep both with the whole run in MLflow."""
-    data = gather(params, run.name)
-    own = find(params.environment.kind).figures(data)
-    build_report(data, REPORT / "index.html", own)
-    write_plots(data, REPORT / "plots", own)
+    data = gather(run.params, run.name)
+    figures = find(run.params.environment.kind).figures(data)
+    build_report(data, REPORT / "index.html", figures)
+    write_plots(data, REPORT / "plots", figures)
     record_report(run.whole, REPORT, data.verdict["lines"])
     record_costs(run.whole, data.costs)
     run.markdown("report", f"{in_markdown(data.verdict)}\n\n`{REPORT / 'index.html'}`")
@@ -123,8 +118,8 @@ def about(params: Params) -> About:
     )
     adapter = f", {policy.adapter.kind} adapters" if policy.adapter.kind != "none" else ""
     for name, agent in policy.agents.items():
-        own = agent.model_dump(exclude_defaults=True, exclude_none=True)
-        adapter += f"; {name} with " + ", ".join(f"{key} {value}" for key, value in own.items())
+        differences = agent.model_dump(exclude_defaults=True, exclude_none=True)
+        adapter += f"; {name} with " + ", ".join(f"{key} {value}" for key, value in differences.items())
     looks = storage.read_json(RESULTS / "verdict.json").get("looks") or {}
     history = looks.get("history") or [{}]
     return About(
@@ -147,12 +142,12 @@ def tested_teams(params: Params) -> list[TestedTeam]:
         chosen, key = selection[arm]["seeds"], "step" if which == "selected" else "last"
         return [of(name, arm, which, seed, int(chosen[str(seed)][key])) for seed in seeds_of(params, arm)]
 
-    found = [*trained(SELECTED, TEAM, "selected"), of(BASE, TEAM, "base"), *trained(LAST, TEAM, "last")]
+    teams = [*trained(SELECTED, TEAM, "selected"), of(BASE, TEAM, "base"), *trained(LAST, TEAM, "last")]
     if seeds_of(params, SINGLE):
-        found += [*trained(SINGLE_AGENT, SINGLE, "selected"), of(UNTRAINED_SINGLE_AGENT, SINGLE, "base")]
+        teams += [*trained(SINGLE_AGENT, SINGLE, "selected"), of(UNTRAINED_SINGLE_AGENT, SINGLE, "base")]
     if params.evaluate.cross_play:
-        found += [of(CROSS_PLAY, TEAM, "guests", seed) for seed in seeds_of(params, TEAM)]
-    return found + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
+        teams += [of(CROSS_PLAY, TEAM, "guests", seed) for seed in seeds_of(params, TEAM)]
+    return teams + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
 
 
 def machine() -> str:

@@ -1,9 +1,5 @@
 """Selection of a checkpoint of each run, on validation episodes only."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.plan import check_plan, read_plan
@@ -11,16 +7,13 @@ from pipeline_lib.evaluation.selection import select
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept
 from tasks.experiment.plans import actual_plan
+from tasks.runtime.stage import StageRun
 from tasks.stages.champion import checkpoint
 
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
 
-
-def select_checkpoints(params: Params, run: StageRun) -> None:
+def select_checkpoints(run: StageRun) -> None:
     """Write ``results/selection.json``: by arm, the selection and the plan it followed; tag the team's in MLflow."""
-    plan = read_plan(PLAN_FILE)
+    params, plan = run.params, read_plan(PLAN_FILE)
     written = {}
     for arm in ARMS:
         if not seeds_of(params, arm):

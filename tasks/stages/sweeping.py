@@ -1,9 +1,6 @@
 """The sweep of one run: the episodes of every checkpoint on the validation split, one file each."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
@@ -11,16 +8,14 @@ from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.looks.looking import begin_sweep
+from tasks.runtime.stage import StageRun
 from tasks.stages.champion import checkpoint
 from tasks.stages.evaluation import checkpoint_steps, evaluator
 
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
 
-
-def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
+def sweep_arm(run: StageRun) -> None:
     """Evaluate every checkpoint of a run, step 0 (the base) included, into ``results/sweep/<arm>-<seed>/``."""
+    params, arm, seed = run.params, run.arm, run.seed
     folder = sweep_folder(arm, seed)
     shutil.rmtree(folder, ignore_errors=True)
     steps = checkpoint_steps(arm, seed)
@@ -28,7 +23,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
         step: str(storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]) for step in steps
     }
     begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
-    rows, known = [], find(params.environment.kind).metrics()
+    rows, known_metrics = [], find(params.environment.kind).metrics()
     with evaluator(params, arm, "validation", params.evaluate.validation) as team:
         dataset = ("validation", str(team.manifest["digest"]))
         run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
@@ -36,7 +31,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
             run.progress(number, len(steps), f"step {step}")
             evaluated = team.checkpoint(seed, step)
             storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
-            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k, known)["overall"]
+            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k, known_metrics)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}
             run.log(step, metrics)
             run.tracked.checkpoint_metrics(checkpoint(arm, seed, step), metrics, dataset)

@@ -1,26 +1,21 @@
 """The test: every team once on the held-out split, with the same problems and sampling seeds."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from pipeline_lib import storage
+from pipeline_lib.settings import Params
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, trained_folder
 from tasks.experiment.episode_files import TESTED, tested_file, write_bounds
 from tasks.looks.looking import begin_look, end_look
+from tasks.runtime.stage import StageRun
 from tasks.stages.evaluation import Evaluated, checkpoint_steps, evaluator
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
-    from pipeline_lib.settings import Params
-    from tasks.runtime.stage import StageRun
-
-
-def test_teams(params: Params, run: StageRun) -> None:
+def test_teams(run: StageRun) -> None:
     """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
 
     The base of the team also plays the baseline protocols, and the selected teams play without some of their agents,
@@ -28,7 +23,7 @@ def test_teams(params: Params, run: StageRun) -> None:
     Before the first episode is played or read from the cache, git records the look at the test split (`looking`); an
     interrupted one counts too.
     """
-    selection = storage.read_json(RESULTS / "selection.json")
+    params, selection = run.params, storage.read_json(RESULTS / "selection.json")
     shutil.rmtree(TESTED, ignore_errors=True)
     total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
     total += len(params.evaluate.baselines)
@@ -74,15 +69,15 @@ def test_teams(params: Params, run: StageRun) -> None:
 
 def _weights(params: Params, selection: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the digests of the trained teams that are tested, by training run and role."""
-    found: dict[str, dict[str, str]] = {}
+    weights: dict[str, dict[str, str]] = {}
     for arm in ARMS:
         for seed in seeds_of(params, arm):
             chosen = {
                 "selected": int(selection[arm]["seeds"][str(seed)]["step"]),
                 "last": checkpoint_steps(arm, seed)[-1],
             }
-            found[f"{arm}-{seed}"] = {
+            weights[f"{arm}-{seed}"] = {
                 role: storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]
                 for role, step in chosen.items()
             }
-    return found
+    return weights

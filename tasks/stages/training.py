@@ -1,10 +1,8 @@
 """One training run of one arm: from the base policy to checkpoints in ``models/trained/<arm>-<seed>``."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.training import train_team
@@ -29,15 +27,13 @@ from tasks.experiment.arms import (
     training_file,
 )
 from tasks.experiment.compute import budget_of
-from tasks.experiment.protocols import protocol_of
+from tasks.experiment.setups import setup_of
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
+from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_update
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
-
-if TYPE_CHECKING:
-    from tasks.runtime.stage import StageRun
 
 
 def training_identity(params: Params, arm: str, seed: int) -> str:
@@ -74,9 +70,10 @@ def scratch_folder(params: Params, arm: str, seed: int) -> Path:
     return places().scratch / "train" / f"{arm}-{training_identity(params, arm, seed)[:16]}"
 
 
-def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
+def train_arm(run: StageRun) -> None:
     """Train one arm with one seed, or continue where a killed run left; publish its checkpoints and its metrics."""
-    allow_by_audit(params, run)
+    params, arm, seed = run.params, run.arm, run.seed
+    allow_by_audit(run)
     manifest = load_manifest(PROBLEMS)["splits"]["train"]
     run.tracked.dataset("train", manifest["digest"], {"path": str(PROBLEMS / manifest["file"])}, "training")
     scratch = scratch_folder(params, arm, seed)
@@ -128,21 +125,11 @@ def train_along(arm: str, seed: int) -> None:
 
 
 def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult:
-    return train_team(
-        params,
-        environment_section(params, arm),
-        protocol_of(params, arm),
-        PROBLEMS,
-        BASE,
-        seed,
-        scratch_folder(params, arm, seed),
-        budget_of(params, arm),
-        join_processes(),
-        **callbacks,
-    )
+    scratch, budget = scratch_folder(params, arm, seed), budget_of(params, arm)
+    return train_team(setup_of(params, arm), seed, scratch, budget, join_processes(), **callbacks)
 
 
-def allow_by_audit(params: Params, run: StageRun) -> None:
+def allow_by_audit(run: StageRun) -> None:
     """Refuse to train on a reward that was not audited, or that failed the audit without an override.
 
     The override is recorded in the run.
@@ -150,6 +137,6 @@ def allow_by_audit(params: Params, run: StageRun) -> None:
     Raises:
         SettingsError: the audit is about another reward, or failed and ``audit.override`` is empty.
     """
-    path = RESULTS / "audit.json"
+    path, params = RESULTS / "audit.json", run.params
     if permit(storage.read_json(path), environment_section(params, TEAM), params.audit.override, str(path)):
         run.tracked.tag({"symposium.audit.override": params.audit.override})

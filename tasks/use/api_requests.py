@@ -5,8 +5,6 @@ parts of text, and null for any field that may be left out.  A field that asks f
 does is refused, never ignored.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -272,13 +270,13 @@ class RequestReader:
     def _sampling(self, request: CompletionRequest, most: int | None) -> Sampling:
         if request.stream_options is not None and not request.stream:
             raise RefusedError(400, "stream_options needs stream", "stream_options")
-        own = self._player.sampling
+        default = self._player.sampling
         return replace(
-            own,
-            max_new_tokens=own.max_new_tokens if most is None else min(most, self._limits.max_tokens),
-            temperature=own.temperature if request.temperature is None else request.temperature,
-            temperatures=own.temperatures if request.temperature is None else (),
-            top_p=own.top_p if request.top_p is None else request.top_p,
+            default,
+            max_new_tokens=default.max_new_tokens if most is None else min(most, self._limits.max_tokens),
+            temperature=default.temperature if request.temperature is None else request.temperature,
+            temperatures=default.temperatures if request.temperature is None else (),
+            top_p=default.top_p if request.top_p is None else request.top_p,
         )
 
 

@@ -2,7 +2,7 @@
 
 Does not import torch, so that a page which only lists teams and problems stays small.
 
-`opened` yields the team with its weights in memory, ready to play.
+`opened` yields the team with its weights in memory, ready to play; `offers` lists the choices on a page.
 """
 
 from __future__ import annotations
@@ -18,26 +18,16 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.settings import Params
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
-from tasks.experiment.arms import (
-    ARMS,
-    BASE,
-    PROBLEMS,
-    SINGLE,
-    TEAM,
-    TRAINED,
-    environment_section,
-    seeds_of,
-    trained_folder,
-)
-from tasks.experiment.protocols import protocol_of
+from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, seeds_of, trained_folder
 from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
+from tasks.services.process_environment import places
 
 if TYPE_CHECKING:
     from pipeline_lib.play import Player
-    from pipeline_lib.settings import Params
 
 
 TEAMS = "selected, champion, base, single, single-base, or the folder of a checkpoint"
@@ -95,8 +85,7 @@ def _title(arm: str, seed: int, step: int) -> str:
 
 def _champion(params: Params) -> Choice:
     """Return the champion's checkpoint, found by the digest of its weights among the checkpoints in this folder."""
-    from pipeline_lib.tracking.recorder import champion
-    from tasks.services.process_environment import places
+    from pipeline_lib.tracking.recorder import champion  # MLflow takes a second, and few ask for the champion
 
     name = registered_name(params.environment.kind)
     found = champion(places().tracking, name)
@@ -223,10 +212,11 @@ def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Play
         ChoiceError: the team has no policy for an agent of ``problem``, which it will play.
         ProblemsError: no problems were prepared.
     """
-    section, protocol = environment_section(params, choice.arm), protocol_of(params, choice.arm)
-    from pipeline_lib.assembly.players import opened as open_team  # torch: a page on which nobody plays has none
+    # torch: a page on which nobody plays has none
+    from pipeline_lib.assembly.players import opened as open_team
+    from tasks.experiment.setups import setup_of
 
-    with open_team(params, section, protocol, BASE, load_split(PROBLEMS, "train"), choice.folder) as player:
+    with open_team(setup_of(params, choice.arm), choice.folder) as player:
         team = player.team
         for agent in player.environment.agents(problem) if problem is not None else ():
             if team.uses.get(agent, "team") not in team.policies:

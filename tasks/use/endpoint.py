@@ -9,28 +9,24 @@ Starts the endpoint: the team in a thread of its own, HTTP by uvicorn on this ma
 Replies in OpenAI's form, whole or as server-sent events.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_split
+from pipeline_lib.settings import Params
 from tasks.experiment.arms import PROBLEMS
 from tasks.use.api_requests import TEAM_MODEL, ChatRequest, CompletionRequest, Limits, RequestReader, TextRequest
 from tasks.use.choosing import Choice, opened, untrusted_problem
 from tasks.use.local_server import address, event, guard, kind_of, listen, refusal, run, status_and_message
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
 
 
 class Reply:

@@ -1,7 +1,5 @@
 """A trained team as folders that others load, with a card written from its verdict."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ A page in a browser may send requests to this machine: it cannot send them under
 another origin.  Other users of this machine could; a key keeps them out.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import logging

@@ -24,7 +24,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from pydantic import BaseModel, ConfigDict
 
 from pipeline_lib.environment_api.metrics import Metrics, describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.report.text import STYLE, coloured, harmless
+from pipeline_lib.settings import load_params
+from tasks.use.choosing import choose_team, named_problem, offers, opened, typed_problem
 from tasks.use.episode import AgentAnswer, PlayedTurn, Show, facts
 from tasks.use.local_server import address, event, guard, listen, refusal, run, status_and_message
 
@@ -34,12 +37,9 @@ if TYPE_CHECKING:
 
 
 class PageShow(Show):
-    """Sends the events of an episode to a page.
+    """Sends the events of an episode to a page: JSON values with ``kind`` and ``side``, the number of the team.
 
-    Args:
-        side: number of the team on the page.
-        metrics: of the environment.
-        send: called with each event, which has ``kind`` and ``side``; an exception ends the episode.
+    An exception of ``send`` ends the episode.
     """
 
     def __init__(self, side: int, metrics: Metrics, send: Callable[[dict[str, Any]], None]) -> None:
@@ -197,10 +197,7 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
     Raises:
         ChoiceError, ProblemsError, SettingsError, PolicyError: there is no such team or problem, or it does not open.
     """
-    from pipeline_lib.environment_api.registry import find
-    from pipeline_lib.settings import load_params
-    from tasks.use.choosing import choose_team, named_problem, opened, typed_problem
-    from tasks.use.playing import play
+    from tasks.use.playing import play  # torch: a page on which nobody plays has none
 
     params = load_params()
     problem = typed_problem(params, request.typed) if request.typed else named_problem(request.problem)
@@ -214,9 +211,6 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
 
 def offered_here() -> dict[str, Any]:
     """Return the available teams and problems with the current settings."""
-    from pipeline_lib.settings import load_params
-    from tasks.use.choosing import offers
-
     return offers(load_params())
 
 

@@ -1,21 +1,16 @@
 """A team plays one problem; the episode is displayed while it is played, and returned as data."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player
-from pipeline_lib.play.roots import paired
+from pipeline_lib.play.roots import Root, paired
 from pipeline_lib.play.watching import Generation, Watcher
+from pipeline_lib.rollouts.engine import Action
 from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show
-
-if TYPE_CHECKING:
-    from pipeline_lib.environment_api.environment import Outcome
-    from pipeline_lib.play.roots import Root
-    from pipeline_lib.rollouts.engine import Action
 
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:
@@ -62,11 +57,11 @@ class _Recording(Watcher):
             self._waiting[id(generation)].append(self._close)
 
     def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
-        found = self._turn(turn)
-        found.exhibit = self._environment.exhibit(outcome.state, joint_action)
-        found.reward, found.terms = outcome.reward, dict(outcome.terms)
-        found.metrics, found.details = dict(outcome.metrics), dict(outcome.details)
-        self._show.turned(turn, found)
+        played = self._turn(turn)
+        played.exhibit = self._environment.exhibit(outcome.state, joint_action)
+        played.reward, played.terms = outcome.reward, dict(outcome.terms)
+        played.metrics, played.details = dict(outcome.metrics), dict(outcome.details)
+        self._show.turned(turn, played)
 
     def _turn(self, number: int) -> PlayedTurn:
         if number not in self._turns:

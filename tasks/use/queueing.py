@@ -5,24 +5,19 @@ with the same sampling settings, one play for all problems of the team.  If a ba
 one by one, so that one bad question does not fail the others.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player, Root
 from pipeline_lib.play.roots import PairedChance
 from pipeline_lib.play.watching import Generation, Watcher
 from pipeline_lib.rollouts.actions import cut_at_stop
-from pipeline_lib.rollouts.engine import Request, Sampling
+from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.streaming import TextStream
-
-if TYPE_CHECKING:
-    from pipeline_lib.environment_api.environment import Outcome
-    from pipeline_lib.rollouts.engine import Action
 
 
 class FullError(RuntimeError):
@@ -83,11 +78,7 @@ class BatchQueue:
         return found
 
     def ask(self, question: Question) -> None:
-        """Put a question into the queue.
-
-        Raises:
-            FullError: the queue is full.
-        """
+        """Put a question into the queue; FullError if that is full."""
         try:
             self._waiting.put_nowait(question)
         except queue.Full:

@@ -28,13 +28,7 @@ SHOWN_LINES, SHOWN_CHECKS = 40, 20
 
 
 class TerminalShow(Show):
-    """Writes an episode while it is played.
-
-    Args:
-        console: the output.
-        metrics: of the environment.
-        known: prompts already shown for other teams, which are not repeated.
-    """
+    """Writes an episode while it is played; prompts that are ``known`` from other teams are not repeated."""
 
     def __init__(self, console: Console, metrics: Metrics, known: set[str] | None = None) -> None:
         self._console, self._metrics = console, metrics

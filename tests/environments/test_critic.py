@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.assembly.teams import Setup, base_team
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.environments.coding.feedback import MAX_CRITIC, note_of
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
@@ -172,8 +172,8 @@ class TestTheBaseAnswers:
         params = settings()
         steps: list[dict[str, float]] = []
         result = train_team(
-            params, params.environment, Decentralised(), folder / "problems", folder / "base", 0, tmp_path / "run",
-            on_step=lambda step, metrics: steps.append(metrics),
+            Setup(params, params.environment, Decentralised(), folder / "problems", folder / "base"), 0,
+            tmp_path / "run", on_step=lambda step, metrics: steps.append(metrics),
         )  # fmt: skip
         assert result.steps == 2
         for metrics in steps:

@@ -16,8 +16,18 @@ from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.study import StudySettings
 from pipeline_lib.storage import read_json, write_json, write_jsonl
 from tasks.chain.graph import ChainError
-from tasks.chain.study import alone, cell_folder, fix_plan, keep, kept, known_cells, plan_history, write_page
-from tasks.chain.study_file import check_same_evaluation, refuse_equal
+from tasks.chain.study import (
+    alone,
+    cell_folder,
+    check_same_evaluation,
+    fix_plan,
+    keep,
+    kept,
+    known_cells,
+    plan_history,
+    refuse_equal,
+    write_page,
+)
 from tasks.chain.workspaces import git, slug
 from tasks.experiment import episode_files
 from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM

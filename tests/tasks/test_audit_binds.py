@@ -20,7 +20,8 @@ OWN = "from pipeline_lib.environments.coding.rewards import SoundReward\n\nclass
 class Run:
     """Remembers what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, params: Params) -> None:
+        self.params = params
         self.tags: dict[str, str] = {}
         self.tracked = SimpleNamespace(tag=self.tags.update)
 
@@ -47,29 +48,29 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_audit_of_this_reward_lets_training_start_and_of_another_does_not():
     write_audit(settings())
-    allow_by_audit(settings(), Run())
-    allow_by_audit(settings(train={"steps": 30}, environment={"kind": "coding", "turns": 2}), Run())
+    allow_by_audit(Run(settings()))
+    allow_by_audit(Run(settings(train={"steps": 30}, environment={"kind": "coding", "turns": 2})))
     other = settings(environment={"kind": "coding", "reward": {"kind": "sound", "tests": 0.9}})
     with pytest.raises(SettingsError, match="the reward was edited after the audit: run the audit stage again"):
-        allow_by_audit(other, Run())
+        allow_by_audit(Run(other))
 
 
 def test_an_edited_class_is_another_reward(tmp_path: Path):
     (tmp_path / "own_bound_reward.py").write_text(OWN)
     params = settings(environment={"kind": "coding", "reward": {"kind": "custom", "path": "own_bound_reward:Own"}})
     write_audit(params)
-    allow_by_audit(params, Run())
+    allow_by_audit(Run(params))
     (tmp_path / "own_bound_reward.py").write_text(OWN.replace("1", "2"))
     with pytest.raises(SettingsError, match="edited after the audit"):
-        allow_by_audit(params, Run())
+        allow_by_audit(Run(params))
 
 
 def test_a_failed_audit_needs_a_reason_which_is_recorded():
     write_audit(settings(), Status.FAIL)
     with pytest.raises(SettingsError, match=r"'wait' wins.*audit\.override"):
-        allow_by_audit(settings(), Run())
-    run = Run()
-    allow_by_audit(settings(audit={"override": "to see it collapse"}), run)
+        allow_by_audit(Run(settings()))
+    run = Run(settings(audit={"override": "to see it collapse"}))
+    allow_by_audit(run)
     assert run.tags == {"symposium.audit.override": "to see it collapse"}
 
 
@@ -77,4 +78,4 @@ def test_an_override_does_not_excuse_a_reward_that_nobody_audited():
     write_audit(settings(), Status.FAIL)
     other = settings(audit={"override": "why not"}, environment={"kind": "coding", "reward": {"kind": "paper"}})
     with pytest.raises(SettingsError, match="edited after the audit"):
-        allow_by_audit(other, Run())
+        allow_by_audit(Run(other))

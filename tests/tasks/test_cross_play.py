@@ -11,6 +11,7 @@ import torch
 
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.crossplay import BASE_GUEST, Guest, cells, guests
 from pipeline_lib.evaluation.run import roots_of
 from pipeline_lib.policies.warm_start import build_base
@@ -49,7 +50,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     prepare(params.environment.kind, params.problems, PROBLEMS)
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
-    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    environment = make_environment(environment_section(params, TEAM), params.sandbox)
     for seed in params.seeds.train:
         team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))
         write_checkpoint(trained_folder(TEAM, seed), 0, team)
@@ -62,7 +63,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) -> None:
-    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    environment = make_environment(environment_section(params, TEAM), params.sandbox)
     problems = load_split(PROBLEMS, "test")
     by_hand: dict[Guest, dict[tuple[str, int], Any]] = {}
     for number, guest in enumerate(guests(["P0", "P1", "P2"], [1, 2, BASE_GUEST])):

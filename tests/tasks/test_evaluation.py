@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from pipeline_lib import storage
+from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environments.make import make_environment
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -48,7 +50,7 @@ def params(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     prepare(params.environment.kind, params.problems, PROBLEMS)
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
-    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    environment = make_environment(environment_section(params, TEAM), params.sandbox)
     team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))
     for step in range(3):
         write_checkpoint(trained_folder(TEAM, 0), step, team)
@@ -80,8 +82,8 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
 
         monkeypatch.setattr(owner, name, call)
 
-    counted(evaluation, "base_team")
-    counted(evaluation, "make_engine")
+    counted(teams, "base_team")
+    counted(teams, "make_engine")
     counted(TransformersEngine, "load")
     with evaluator(params, TEAM, "test", SAMPLES) as team:
         assert played(team.base()) == alone[0]
@@ -109,7 +111,7 @@ def test_kept_episodes_depend_on_all_code_by_which_a_stage_gets_them(flow: str) 
     kept = code_of(evaluation.__name__, without=RUNTIME)
     assert CachedTask("evaluate", evaluation).key(NOTHING) == evaluation.EVALUATE.key(NOTHING)
     assert set(code_of(flow, without=RUNTIME).files) - set(kept.files) <= BESIDE_PLAYING
-    for name in ("tasks.stages.evaluation", "tasks.experiment.protocols", "pipeline_lib.assembly.teams"):
+    for name in ("tasks.stages.evaluation", "tasks.experiment.setups", "pipeline_lib.assembly.teams"):
         assert name in kept.files
     for name in ("training.checkpoints", "policies.store", "problems.splits", "play.player", "sandbox.judge"):
         assert f"pipeline_lib.{name}" in kept.files
@@ -128,11 +130,11 @@ def test_a_look_is_counted_before_the_first_episode_is_played_or_read(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluation, "EVALUATE", killed)
-    run = MagicMock()
+    run = MagicMock(params=params, arm=TEAM, seed=0)
     run.name = "brave-owl"
     with pytest.raises(KeyboardInterrupt):
-        testing.test_teams(params, run)
+        testing.test_teams(run)
     assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0]["episodes"] == ""
     with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep_arm(params, TEAM, 0, run)
+        sweeping.sweep_arm(run)
     assert len(records(SWEEPS)) == 1

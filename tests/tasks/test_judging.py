@@ -114,7 +114,8 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
     storage.write_json(step_folder(trained_folder(TEAM, 0), 20) / RECORD, record)
     if params.seeds.single_agent:
         shutil.copytree(folder, sweep_folder(SINGLE, 0))
-    select_checkpoints(params, run)
+    run.params = params
+    select_checkpoints(run)
     shutil.rmtree(episode_files.TESTED, ignore_errors=True)
     look = looking.begin_look(WEIGHTS, run.name)
     if params.seeds.single_agent:
@@ -177,7 +178,8 @@ def test_the_verdict_says_by_what_the_single_agent_was_matched_and_how_it_came_o
 
 def verdict(params: Params) -> tuple[dict[str, Any], Run]:
     run: Any = Run()
-    judge(params, run)
+    run.params = params
+    judge(run)
     return storage.read_json(RESULTS / "verdict.json"), run
 
 

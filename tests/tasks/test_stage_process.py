@@ -16,7 +16,7 @@ import pytest
 
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.stage_process import StageFailedError, StageProcess
-from tasks.services import ended
+from tasks.services import processes
 from tests.needs import memory_groups
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
@@ -81,7 +81,7 @@ def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
 def test_what_the_system_killed_is_told_by_signal_and_memory(
     project: Path, monkeypatch: pytest.MonkeyPatch, number: str, held: int, of_all: int, said: str
 ) -> None:
-    monkeypatch.setattr(ended, "all_memory", lambda: of_all)
+    monkeypatch.setattr(processes, "all_memory", lambda: of_all)
     message, _ = failed(project, KILLED.format(held, number))
     assert re.match(rf"stage work failed \({said}\); the end of its output", message), message
 
@@ -111,14 +111,14 @@ def test_a_stage_that_the_kernel_kills_for_memory_is_told_so(project: Path) -> N
 
 
 def test_words_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended, "all_memory", lambda: 23 << 30)
-    assert ended.ended(3) == "status 3" and ended.ended(255) == "status 255"
-    assert ended.ended(-15) == ended.ended(143) == "killed by signal 15 (SIGTERM)"
-    assert ended.ended(-9, 21 << 30) == (
+    monkeypatch.setattr(processes, "all_memory", lambda: 23 << 30)
+    assert processes.ended(3) == "status 3" and processes.ended(255) == "status 255"
+    assert processes.ended(-15) == processes.ended(143) == "killed by signal 15 (SIGTERM)"
+    assert processes.ended(-9, 21 << 30) == (
         "killed by signal 9 (SIGKILL), most probably for memory: it held 21.0 GiB of 23.0"
     )
-    assert "it held 2.0 GiB of 23.0" in ended.ended(137, 2 << 30, starved=True)
-    assert ended.ended(-9, 2 << 30) == "killed by signal 9 (SIGKILL)"
+    assert "it held 2.0 GiB of 23.0" in processes.ended(137, 2 << 30, starved=True)
+    assert processes.ended(-9, 2 << 30) == "killed by signal 9 (SIGKILL)"
 
 
 def test_a_traceback_is_reported_once(project: Path):

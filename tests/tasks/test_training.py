@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.assembly import training as assembled
+from pipeline_lib.assembly import teams as assembled
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params

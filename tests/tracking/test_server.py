@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker
-from pipeline_lib.tracking.start_page import start_link
+from pipeline_lib.tracking.addresses import start_link
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 
