@@ -104,7 +104,7 @@ def test_a_reward_is_asked_as_its_trainer_asks() -> None:
 def test_a_column_called_completion_is_not_the_completion() -> None:
     rows = [{"prompt": row["question"], "completion": row["answer"]} for row in SUMS]
     found = symposium.audit(
-        lambda completions, **_: [float(len(t)) for t in completions], rows, metric="equals:completion"
+        lambda completions, **_: [min(1.0, len(t) / 90) for t in completions], rows, metric="equals:completion"
     )
     assert not found.passed and max(rung.outcome for rung in found.result.ladder if rung.name != "the solution") < 0.5
 
