@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import messages, objects, shared, values
-from .values import ATOMS, BadValue
+from .values import ATOM_IDS, BadValue
 
 NAME = "program"  # not "__main__": a main guard must not fire
 _SLACK = 1 << 16  # bytes of a reply that is not a value
@@ -118,7 +118,7 @@ class Program:
                 return self._hosting().raised(number, error)  # tests may read its attributes
             return messages.frame(_SLACK, number, "raised", messages.describe(error))
         del args, kwargs
-        if self.host is None and (type(holder[0]) in ATOMS or not shared.is_shared(holder)):
+        if self.host is None and (id(type(holder[0])) in ATOM_IDS or not shared.is_shared(holder)):
             with suppress(BadValue):
                 return messages.frame(self.limit, number, "value", values.encode(holder[0]))
         return self._hosting().reply(number, holder)

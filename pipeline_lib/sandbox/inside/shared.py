@@ -21,12 +21,12 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from . import packaged, values
-from .values import CELLS, VIEWS, BadValue
+from .values import CELL_IDS, VIEW_IDS, BadValue
 
 _MOST_PARTS = 1 << 20  # of a value; a part that it contains twice counts twice
 _DEEPEST = 100
 _SEQUENCES = (list, tuple, collections.deque)
-_ATOMS = frozenset({type(None), bool, int, float, str, complex, bytes, range})
+_ATOM_IDS = frozenset(map(id, (type(None), bool, int, float, str, complex, bytes, range)))
 
 
 def is_shared(holder: list[Any]) -> bool:
@@ -53,7 +53,7 @@ def is_shared(holder: list[Any]) -> bool:
         container = found.pop()
         count = counts[id(container)]
         if count > 1 or sys.getrefcount(container) > count + _OWN_NAMES:
-            if type(container) in CELLS or type(container) in VIEWS:
+            if id(type(container)) in CELL_IDS or id(type(container)) in VIEW_IDS:
                 return True
             if isinstance(container, tuple) and not is_immutable(container):
                 return True
@@ -62,14 +62,12 @@ def is_shared(holder: list[Any]) -> bool:
     return False
 
 
-_FIXED = frozenset({tuple, frozenset})  # not a tuple: a metaclass may define ``==``
-
-
 def is_immutable(value: Any, depth: int = 0) -> bool:
     """Return whether a value is plain and nothing in it can change."""
-    if type(value) in _ATOMS or values.is_leaf(value):
+    kind = type(value)
+    if id(kind) in _ATOM_IDS or values.is_leaf(value):
         return True
-    if depth > _DEEPEST or (type(value) not in _FIXED and values.fields_of(type(value)) is None):
+    if depth > _DEEPEST or (kind is not tuple and kind is not frozenset and values.fields_of(kind) is None):
         return False
     return all(is_immutable(item, depth + 1) for item in value)
 
@@ -96,7 +94,7 @@ def _items(container: Any) -> Any:
     """Return the values directly in a container, without those that cannot contain a mutable one."""
     if isinstance(container, dict):
         return dict.values(container)
-    if type(container) in VIEWS:
+    if id(type(container)) in VIEW_IDS:
         return gc.get_referents(container)  # its dict
     if isinstance(container, _SEQUENCES):
         kind: Any = next(kind for kind in _SEQUENCES if isinstance(container, kind))
@@ -105,7 +103,9 @@ def _items(container: Any) -> Any:
 
 
 def _containers(items: Any) -> list[Any]:
-    return [] if _ATOMS.issuperset(map(type, items)) else [item for item in items if type(item) not in _ATOMS]
+    if _ATOM_IDS.issuperset(map(id, map(type, items))):
+        return []
+    return [item for item in items if id(type(item)) not in _ATOM_IDS]
 
 
 def _own_names() -> int:
@@ -129,7 +129,7 @@ _KINDS: dict[type, str] = {
     )
 }
 _CONTAINERS: dict[str, Any] = {name: kind for kind, name in _KINDS.items()}
-_TUPLES: dict[type, str] = {tuple: "tuple", frozenset: "frozenset"}
+_KIND_IDS = frozenset(map(id, _KINDS))
 _ALL = slice(None)
 
 # Special methods that the tests' side forwards for objects whose class has them.
@@ -275,25 +275,25 @@ class Shared(ABC):
     def form(self, value: Any, depth: int = 0) -> Any:
         """Return the form of a value."""
         kind: type = type(value)
-        if kind in values.ATOMS:
+        if id(kind) in values.ATOM_IDS:
             return values.encode(value)
         number = self._numbers.get(id(value))
         if number is not None:
             return {"ref": number}
         if self.stays(kind):
             return self.encode_reference(value, depth)
-        if kind in _KINDS:
+        if id(kind) in _KIND_IDS:
             return {"ref": self.add(value)}
         if values.is_leaf(value):
             return values.encode(value)
         if depth >= values.MAX_DEPTH:
             raise BadValue("size", f"the value is nested more than {values.MAX_DEPTH} deep")
-        if kind in _TUPLES:
-            return {_TUPLES[kind]: [self.form(item, depth + 1) for item in value]}
+        if kind is tuple or kind is frozenset:
+            return {kind.__name__: [self.form(item, depth + 1) for item in value]}
         fields = values.fields_of(kind)
         if fields is not None:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
-        if kind in values.VIEWS:
+        if id(kind) in VIEW_IDS:
             return {values.VIEWS[kind]: self.form(gc.get_referents(value)[0], depth + 1)}
         found = packaged.kind_of(value, kind)
         if found is not None:
@@ -410,13 +410,13 @@ class Shared(ABC):
 
 
 def _is_builtin(container: Any) -> bool:
-    return type(container) in _KINDS
+    return id(type(container)) in _KIND_IDS
 
 
 def _base(container: Any) -> str:
     """Return the name of the type that a container is of or derives from."""
     kind = type(container)
-    base = _KINDS.get(kind)
+    base = _KINDS[kind] if id(kind) in _KIND_IDS else None
     if base is None:
         above = values.base_of(kind)
         base = packaged.kind_of(container, kind) if above is None else above.__name__

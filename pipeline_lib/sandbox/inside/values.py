@@ -20,6 +20,8 @@ from typing import Any
 
 SIMPLE = frozenset({type(None), bool, float, str})
 ATOMS = SIMPLE | {int}
+#: Classes of values are compared by identity: a program's metaclass may define ``==`` and hash.
+ATOM_IDS = frozenset(map(id, ATOMS))
 CELLS = frozenset(
     {list, dict, set, bytearray, array.array, collections.deque, collections.OrderedDict, collections.Counter}
 )
@@ -28,6 +30,7 @@ VIEWS = {
     for kind in (dict, collections.OrderedDict)
     for name in ("keys", "values", "items")
 }
+VIEW_IDS, CELL_IDS = frozenset(map(id, VIEWS)), frozenset(map(id, CELLS))
 MAPPINGS = ("OrderedDict", "Counter")  # dicts with their own comparison or lookup
 #: Builtins whose subclasses exist on both sides, with the same content.
 FIXED_BASES = (int, float, str, complex, bytes, tuple, frozenset)
@@ -45,7 +48,7 @@ TIMES = {
     "timedelta": ("days", "seconds", "microseconds"),
 }
 CONSTANTS = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
-_LEAF_TYPES = frozenset({*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values())})
+_LEAF_IDS = frozenset(map(id, (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))))
 _ZONES = ("timezone", "ZoneInfo")
 _LEAF_NAMES = ("Decimal", "Fraction", *TIMES, *_ZONES)
 LEAF_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_LEAF_NAMES)
@@ -145,7 +148,7 @@ def is_leaf(value: Any) -> bool:
     kind = type(value)
     if kind is slice:
         return _ENDS.issuperset(map(type, (value.start, value.stop, value.step)))
-    return kind in _LEAF_TYPES or (stdlib_name(kind) in _LEAF_NAMES and zone_of(value) is not None)
+    return id(kind) in _LEAF_IDS or (stdlib_name(kind) in _LEAF_NAMES and zone_of(value) is not None)
 
 
 def refuse_attributes(value: Any) -> None:
@@ -213,7 +216,7 @@ MAX_DEPTH = 100  # containers within containers
 MOST_ITEMS = 1_000_000
 MOST_DIGITS = 100_000
 _PLAIN_INT = 1 << 63
-_INT = {int}
+_SIMPLE_IDS, _INT_ID = frozenset(map(id, SIMPLE)), {id(int)}
 _CONSTANTS = {type(constant): name for name, constant in CONSTANTS.items()}
 
 
@@ -235,7 +238,7 @@ def encode(value: Any, depth: int = 0) -> Any:
     kind = type(value)
     if kind is int:
         return value if -_PLAIN_INT <= value < _PLAIN_INT else {"int": hex(value)}
-    if kind in ATOMS:
+    if id(kind) in ATOM_IDS:
         return value
     if depth >= MAX_DEPTH:
         raise BadValue("size", f"the value is nested more than {MAX_DEPTH} deep")
@@ -246,7 +249,7 @@ def encode(value: Any, depth: int = 0) -> Any:
         return {"tuple": [encode(item, depth) for item in value]}
     if kind is dict:
         return {"dict": [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
-    if kind is set or kind is frozenset:  # not with ``in``: a metaclass may define ``==``
+    if kind is set or kind is frozenset:
         return {kind.__name__: [encode(item, depth) for item in value]}
     if kind is bytes or kind is bytearray:
         return {kind.__name__: value.hex()}
@@ -256,7 +259,7 @@ def encode(value: Any, depth: int = 0) -> Any:
         return {"range": [encode(part, depth) for part in (value.start, value.stop, value.step)]}
     if kind is array.array:
         return {"array.array": [value.typecode, [encode(item) for item in value]]}
-    if kind in VIEWS:
+    if id(kind) in VIEW_IDS:
         return {VIEWS[kind]: [encode(item, depth) for item in value]}
     if kind is slice and is_leaf(value):
         return {"slice": [encode(part) for part in (value.start, value.stop, value.step)]}
@@ -267,8 +270,8 @@ def encode(value: Any, depth: int = 0) -> Any:
 
 def are_simple(items: list[Any]) -> bool:
     """Return whether every item is its own form."""
-    kinds = set(map(type, items))
-    return kinds <= SIMPLE or (kinds == _INT and min(items) >= -_PLAIN_INT and max(items) < _PLAIN_INT)
+    kinds = set(map(id, map(type, items)))
+    return kinds <= _SIMPLE_IDS or (kinds == _INT_ID and min(items) >= -_PLAIN_INT and max(items) < _PLAIN_INT)
 
 
 def _encode_other(value: Any, kind: type, depth: int) -> Any:
