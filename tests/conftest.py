@@ -74,9 +74,10 @@ def _a_run_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _time_without_limit() -> Iterator[None]:
     """A test that leaves a limit of CPU time behind would end this process, without a word, in one that takes long."""
-    limit = resource.getrlimit(resource.RLIMIT_CPU)
+    ask = resource.getrlimit  # a test may replace it, and that is undone after this
+    limit = ask(resource.RLIMIT_CPU)
     yield
-    assert resource.getrlimit(resource.RLIMIT_CPU) == limit, "this process is ended when it has used so much CPU time"
+    assert ask(resource.RLIMIT_CPU) == limit, "this process is ended when it has used so much CPU time"
 
 
 @pytest.fixture(scope="session")

@@ -53,9 +53,9 @@ def value_of(record: EpisodeRecord, metric: str) -> float | None:
         )
     if not abs(value) <= GREATEST:
         raise EvaluationError(
-            f"'{metric}' of episode {record.sample} of problem {record.problem} is {value}; a reward that is not a "
-            f"number up to {GREATEST:g} is a defect of the environment (a lost episode has reward None). Correct it "
-            "and evaluate again"
+            f"'{metric}' of episode {record.sample} of problem {record.problem} is {value}; it must be a "
+            f"number from {-GREATEST:g} to {GREATEST:g} (a lost episode has reward None). Correct the environment and "
+            "evaluate again"
         )
     return float(value)
 

@@ -182,7 +182,7 @@ def test_runs_that_disagree_are_seen_by_the_wider_claim_only() -> None:
 def test_bad_input_is_refused_in_words() -> None:
     with pytest.raises(EvaluationError, match="no problem in common"):
         compare([episode("a", 0, 1.0)], [episode("b", 0, 1.0)], VERDICT)
-    with pytest.raises(EvaluationError, match="is nan; a reward that is not a number is a defect"):
+    with pytest.raises(EvaluationError, match="is nan; it must be a number"):
         compare([episode("a", 0, math.nan)], BASE, VERDICT)
     with pytest.raises(EvaluationError, match="there are no episodes of the first team"):
         compare([], BASE, VERDICT)
