@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,12 @@ _ROOT = Path(__file__).parents[2]
 def test_corpus_is_large_and_names_are_unique() -> None:
     names = [program.name for program in corpus()]
     assert len(set(names)) == len(names) >= 80
+
+
+def test_programs_name_modules_of_the_sandbox_that_there_are() -> None:
+    named = {name for program in corpus() for name in re.findall(r"inside\.(\w+)", program.code)}
+    there = {path.stem for path in (_ROOT / "pipeline_lib/sandbox/inside").glob("*.py")}
+    assert named and named <= there, "an attack on a module that is gone attacks nothing"
 
 
 @pytest.mark.slow
