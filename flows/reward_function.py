@@ -61,7 +61,7 @@ def run(asked: argparse.Namespace) -> AuditResult:
     """
     # It loads torch, which `--help` and a wrong argument can do without.
     from pipeline_lib.assembly.reward_functions import audit_reward
-    from pipeline_lib.audit.functions import RewardFunctionError
+    from pipeline_lib.audit.reward_calls import RewardFunctionError
     from pipeline_lib.policies.policy import PolicyError
 
     try:

@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.audit.examiner import Progress
-from pipeline_lib.audit.functions import (
-    MOST_ROWS,
-    RewardFunctionError,
-    Row,
-    audit_functions,
-    metric_of,
-    read_rows,
-    scorers,
-)
+from pipeline_lib.audit.functions import MOST_ROWS, audit_functions
 from pipeline_lib.audit.result import AuditResult
+from pipeline_lib.audit.reward_calls import RewardFunctionError, Row, metric_of, read_rows, scorers
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.warm_start import build_base

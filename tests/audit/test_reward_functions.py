@@ -17,7 +17,7 @@ import pyarrow
 import pytest
 
 import symposium
-from pipeline_lib.audit.functions import RewardFunctionError, read_rows
+from pipeline_lib.audit.reward_calls import RewardFunctionError, read_rows
 from tests.audit.public_rewards import BAD, KINDS, SOUND, SUMS, accuracy, fails_without_a_number, tags
 
 
