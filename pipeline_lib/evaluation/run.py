@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,18 +65,27 @@ def evaluate_team(
     return records
 
 
-def roots_of(place: int, guests: int, problems: Sequence[Problem], samples: int, seed: int) -> list[Root]:
-    """Return the episodes of guest number ``place``.
+def roots_of(
+    guest: Guest,
+    invited: Sequence[Guest],
+    agents: Callable[[Any], Sequence[str]],
+    problems: Sequence[Problem],
+    samples: int,
+    seed: int,
+) -> list[Root]:
+    """Return the episodes of one of the ``invited`` guests.
 
-    Every episode of the team (``samples`` per problem) has one guest; they take turns, beginning with another one on
-    every problem, so that all of them meet as many problems and draws as the numbers allow.
+    Every episode of the team (``samples`` per problem) has one guest, whose agent is one of the ``agents`` of that
+    problem; they take turns, beginning with another one on every problem, so that all of them meet as many problems
+    and draws as the numbers allow.
     """
     number = {problem.id: at for at, problem in enumerate(problems)}
-    return [
-        root
-        for root in paired(problems, samples, seed)
-        if (number[root.problem.id] + getattr(root.chance, "sample", 0)) % guests == place
-    ]
+    roots = []
+    for root in paired(problems, samples, seed):
+        here = [one for one in invited if one.agent in agents(root.problem)]
+        if here and here[(number[root.problem.id] + getattr(root.chance, "sample", 0)) % len(here)] == guest:
+            roots.append(root)
+    return roots
 
 
 def evaluate_guest(player: Player, guest: Guest, roots: Sequence[Root]) -> list[EpisodeRecord]:

@@ -119,16 +119,18 @@ class Evaluator:
             other: step_folder(trained_folder(self._arm, other), at) for other, at in others.items()
         }
         folders = folders or {BASE_GUEST: step_folder(trained_folder(self._arm, seed), 0)}
-        invited = guests(list(self._team.policies), list(folders))
+        # An agent that nobody trained is the same in every run.
+        trained = [name for name, policy in self._team.policies.items() if any(True for _ in policy.trainable())]
+        invited = guests(trained, list(folders))
         digests = [str(read_checkpoint(folder)["team"]) for folder in (own, *folders.values())]
         samples = self._samples
 
         def play() -> list[EpisodeRecord]:
             records = []
-            for place, guest in enumerate(invited):
+            for guest in invited:
                 load_checkpoint(own, self._team)
                 load_checkpoint(folders[guest.run], self._team, {guest.agent})
-                roots = roots_of(place, len(invited), self.problems, samples.samples, samples.seed)
+                roots = roots_of(guest, invited, self._environment.agents, self.problems, samples.samples, samples.seed)
                 records += evaluate_guest(self._player(), guest, roots)
             return records
 

@@ -50,6 +50,12 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     prepare(params.environment.kind, params.problems, PROBLEMS)
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
+    teams(params)
+    return params
+
+
+def teams(params: Params) -> None:
+    """Write the checkpoints of step 0 and step 1 of every run."""
     environment = make_environment(environment_section(params, TEAM), params.sandbox)
     for seed in params.seeds.train:
         team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))
@@ -59,7 +65,6 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
             for _, weights in policy.trainable():
                 weights.data += 0.5 * torch.randn(weights.shape, generator=generator)
         write_checkpoint(trained_folder(TEAM, seed), 1, team)
-    return params
 
 
 def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) -> None:
@@ -106,15 +111,41 @@ def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) ->
     assert len(table) == 1 + 6
 
 
-@pytest.mark.parametrize(("invited", "samples"), [(4, 8), (3, 4), (6, 2), (1, 1)])
-def test_guests_take_turns_and_share_all_episodes(invited: int, samples: int) -> None:
-    problems = [type("Problem", (), {"id": f"p{n}"})() for n in range(12)]
+@pytest.mark.parametrize(("agents", "samples"), [(4, 8), (3, 4), (6, 2), (1, 1)])
+def test_guests_take_turns_and_share_all_episodes(agents: int, samples: int) -> None:
+    problems: Any = [type("Problem", (), {"id": f"p{n}"})() for n in range(12)]
+    invited = guests([f"P{seat}" for seat in range(agents)], [1])
     every: list[tuple[str, int]] = []
-    for place in range(invited):
-        roots = roots_of(place, invited, problems, samples, 7)
-        assert abs(len(roots) - 12 * samples / invited) < 1, "the guests play as often as each other"
+    for guest in invited:
+        roots = roots_of(guest, invited, lambda _: [f"P{seat}" for seat in range(agents)], problems, samples, 7)
+        assert abs(len(roots) - 12 * samples / agents) < 1, "the guests play as often as each other"
         every += [(root.problem.id, root.chance.sample) for root in roots]  # type: ignore[attr-defined]
     assert sorted(every) == sorted((f"p{n}", sample) for n in range(12) for sample in range(samples))
+
+
+def test_every_guest_acts_at_its_table(params: Params) -> None:
+    """A guest without a seat at a smaller table would play no part in an episode that counts as its own."""
+    params = settings(SETTINGS.replace("philosophers: [3]", "philosophers: [3, 5]").replace("test: 3", "test: 8"))
+    prepare(params.environment.kind, params.problems, PROBLEMS)
+    environment = make_environment(environment_section(params, TEAM), params.sandbox)
+    problems = {problem.id: problem for problem in load_split(PROBLEMS, "test")}
+    seated = {name: environment.agents(problem) for name, problem in problems.items()}
+    assert {len(found) for found in seated.values()} == {3, 5}
+    teams(params)
+    with evaluator(params, TEAM, "test", SAMPLES) as played:
+        records = played.with_guests(0, 1, {1: 1}).episodes
+    assert len(records) == 4 * len(problems)
+    assert all(record.details["guest"]["agent"] in seated[record.problem] for record in records)
+
+
+def test_an_agent_that_nobody_trained_is_no_guest(params: Params) -> None:
+    """It is the same in every run: its episodes would count as those of a team that needs no partners."""
+    params = settings(SETTINGS.replace("parameters: separate", "parameters: separate, agents: {P1: {trained: false}}"))
+    teams(params)
+    with evaluator(params, TEAM, "test", SAMPLES) as played:
+        records = played.with_guests(0, 1, {1: 1, 2: 1}).episodes
+    assert {record.details["guest"]["agent"] for record in records} == {"P0", "P2"}
+    assert len(records) == 3 * SAMPLES.samples
 
 
 def test_it_is_one_more_comparison_of_the_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
