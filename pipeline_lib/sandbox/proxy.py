@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import MethodType
 from typing import Any, Protocol
 
@@ -188,6 +189,7 @@ class Program(Exchange):
         self._pipelined = PipelinedCalls(planned)
         self._lock = threading.RLock()  # tests may call from threads
         self._left = False
+        self._scratch = str(Path.cwd())
 
     def load(self) -> bool:
         """Start a child and load the program in it; on failure record the event and return False."""
@@ -304,7 +306,7 @@ class Program(Exchange):
     def _handles(self) -> Handles:
         if self.handles is None:
             plan = self.planned.plan
-            folder = Folder(self.limits.file_mb << 20) if plan.files else None
+            folder = Folder(self._scratch, self.limits.file_mb << 20) if plan.files else None
             self.handles = Handles(self.operate, not plan.methods and not self._names_classes, folder)
         return self.handles
 

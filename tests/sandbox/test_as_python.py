@@ -31,6 +31,8 @@ def holds_in_python(code: str, tests: str, folder: Path) -> bool:
 
 
 SAME = "def f(x):\n    return x\n"
+GOES = "import os\ndef f(x):\n    os.chdir(x)\n    return len(os.listdir())\n"
+GOES_AND_WRITES = "import os\ndef f(x):\n    os.mkdir(x)\n    os.chdir(x)\n    open('a', 'w').close()\n    return x\n"
 IS_FOLDER = "import os\ndef f(name):\n    return os.path.isdir(name)\n"
 FORK = "import os, sys\npid = os.fork()\n"
 CODE_OF_CHILD = "f(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
@@ -55,6 +57,37 @@ AS_PYTHON = {
         "assert f('a.docx')",
     ),
     "services": ("import socket\ndef f(x):\n    return socket.getservbyname(x)\n", "assert f('http') == 80"),
+    "a program that goes to the root": (
+        "import os\ndef f(x):\n    os.chdir('/')\n    return x\n",
+        "import os\nopen('a', 'w').close()\nassert f(1) == 1\nassert os.getcwd() == '/' and not os.path.exists('a')",
+    ),
+    "a program that goes to the root by a link": (
+        "import os\ndef f(x):\n    os.symlink('/', 'a')\n    os.chdir('a')\n    return x\n",
+        "import os\nassert f(1) == 1",
+    ),
+    "a program that goes to another folder": (
+        GOES_AND_WRITES,
+        "import os\nopen('b', 'w').close()\nassert f('c') == 'c'\nassert os.listdir() == ['a']\n"
+        "assert os.path.exists('../b') and not os.path.exists('c/a')",
+    ),
+    "a program that goes to another folder, and tests that expect it elsewhere": (
+        GOES_AND_WRITES,
+        "import os\nassert f('c') == 'c'\nassert os.path.exists('c/a')",
+    ),
+    "a program that comes back": (
+        GOES_AND_WRITES.replace("return x", "yield os.path.basename(os.getcwd())\n    os.chdir('..')\n    yield 1"),
+        "import os\ng = f('c')\nassert next(g) == os.path.basename(os.getcwd()) == 'c' and os.listdir() == ['a']\n"
+        "assert next(g) == 1\nassert os.path.exists('c/a')",
+    ),
+    "a program whose folder is gone": (
+        "import os\ndef f(x):\n    os.mkdir(x)\n    os.chdir(x)\n    os.rmdir('../' + x)\n    return 1\n",
+        "import os\nassert f('a') == 1",
+    ),
+    "tests that go to another folder": (
+        GOES,
+        "import os, tempfile\nold = os.getcwd()\nwith tempfile.TemporaryDirectory() as new:\n    os.chdir(new)\n"
+        "    open('a', 'w').close()\n    assert f('.') == 1\n    os.chdir(old)\nassert f('.') == len(os.listdir())",
+    ),
     "a folder in place of a file": (
         IS_FOLDER,
         "import os\nopen('a', 'w').close()\nassert not f('a')\nos.remove('a')\nos.mkdir('a')\n"
@@ -239,10 +272,6 @@ LOWER = {
     "thread numbers": ("import threading\ndef f(x):\n    return threading.get_native_id()\n", "assert f(1) > 0"),
     "priorities": ("import os\ndef f(x):\n    return os.nice(x)\n", "assert f(0) >= -20"),
     "load": ("import os\ndef f(x):\n    return len(os.getloadavg())\n", "assert f(1) == 3"),
-    "change the working folder": (
-        "import os\ndef f(x):\n    os.mkdir(x)\n    os.chdir(x)\n    return x\n",
-        "import os\nassert f('a') == os.path.basename(os.getcwd())",
-    ),
     "set the times of files": (
         "import os\ndef f(x):\n    open('a', 'w').close()\n    os.utime('a', (x, x))\n"
         "    return os.stat('a').st_mtime\n",
@@ -267,6 +296,10 @@ LOWER_IN_BARE = {
         SAME,
         "import os, signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\nos.kill(os.getpid(), signal.SIGUSR1)\n"
         "assert f(1) == 1",
+    ),
+    "absolute paths of temporary folders": (
+        "def f(x):\n    open(x + '/a', 'w').close()\n    return x\n",
+        "import os, tempfile\nnew = tempfile.mkdtemp()\nassert f(new) == new\nassert os.listdir(new) == ['a']",
     ),
     "create sockets": (SAME, "import socket\nwith socket.create_server(('127.0.0.1', 0)):\n    assert f(1) == 1"),
 }
@@ -295,16 +328,17 @@ def test_a_class_that_says_it_is_every_class_is_refused_in_words(called: str, ja
     assert "the class E defines how its objects are recognised; it cannot be sent" in verdict.error
 
 
-def test_changes_of_files_go_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_files_go_through_no_link(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     for folder in (outside, inside):
         folder.mkdir()
     (outside / "a").write_text("kept")
     (inside / "link").symlink_to(outside)
-    monkeypatch.chdir(inside)
     for change in (["link/a", 0o100644, ""], ["link/new", 0o100644, ""], ["link/a", 0, None], ["link/b", 0o40755, ""]):
         with pytest.raises(BadValue, match=re.escape("below what is no folder")):
-            Folder(1 << 20).apply([change])
-    Folder(1 << 20).apply([["link", 0o40755, ""], ["link/a", 0o100644, "aGk="]])  # a folder in place of the link
+            Folder(str(inside), 1 << 20).apply(["", change])
+    Folder(str(inside), 1 << 20).apply(
+        ["", ["link", 0o40755, ""], ["link/a", 0o100644, "aGk="]]
+    )  # a folder in place of the link
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"a": "kept"}
     assert (inside / "link/a").read_text() == "hi"

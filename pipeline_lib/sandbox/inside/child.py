@@ -47,8 +47,9 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         os._exit(0)
 
 
-def configure_values() -> None:
-    """Before any fork, accept values of any size from the tests, and let iterators have no plain form."""
+def configure() -> None:
+    """Before any fork, accept values of any size from the tests, let iterators have no plain form; note the folder."""
+    objects.Objects.scratch = os.getcwd()
     values.set_limits(math.inf, math.inf)
     values.refuse_iterators()
 

@@ -1,7 +1,8 @@
 """Folders of programs and tests: how full they are, whether they were used, how they are emptied and copied.
 
-`Folder` is a folder of which tests and program have a copy each: messages carry the changes of one side to the other.
-So tests of files work in every jail, and neither side ever opens a file that the other one created.
+`Folder` is a folder of which tests and program have a copy each: messages carry the changes of one side to the other,
+and its working folder.  So tests of files work in every jail, and neither side ever opens a file that the other one
+created.
 
 Promises: `wipe` needs constant memory, stack and descriptors for a tree of any depth and width, or raises OSError.  For
 any input, `Folder.apply` writes only below the folder, within its size, through no link, or raises `BadValue`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -124,29 +126,37 @@ _TRANSIENT = ("-journal", "-wal", "-shm")
 
 
 class Folder:
-    """One side's copy: the current working directory.
+    """One side's copy.
 
     Args:
+        top: its path.
         most: total size of its files, bytes.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, top: str, most: int) -> None:
         self.most = most
+        self._top = top + "/"
+        self._here = ""
         self._known: dict[str, tuple[int, ...]] = {}
 
     def changes(self) -> list[Any]:
-        """Return name, mode and content of what has changed since the last message; no content: it was removed."""
+        """Return the working folder, and name, mode and content of what has changed since the last message.
+
+        The working folder is a path below the folder or an absolute one.  No content: it was removed.
+        """
         try:
-            now = dict(_entries("", 0))
-            changed: list[Any] = [[name, 0, None] for name in self._known if name not in now]
+            with suppress(FileNotFoundError):  # it was removed
+                self._here = (os.getcwd() + "/").removeprefix(self._top)
+            now = dict(self._entries("", 0))
+            changed: list[Any] = [self._here, *([name, 0, None] for name in self._known if name not in now)]
             for name, facts in now.items():
                 if self._known.get(name) == facts:
                     continue
                 try:
-                    content = "" if stat.S_ISDIR(facts[0]) else _read(name)
+                    content = "" if stat.S_ISDIR(facts[0]) else _read(self._top + name)
                 except PermissionError:
-                    content = _read_as_owner(name, facts[0])
-                    now[name] = _facts(os.lstat(name))
+                    content = _read_as_owner(self._top + name, facts[0])
+                    now[name] = _facts(os.lstat(self._top + name))
                 changed.append([name, facts[0], content])
         except OSError as error:  # a thread removes files, or the folder cannot be read
             raise BadValue("form", f"files that cannot be sent: {type(error).__name__}") from None
@@ -157,56 +167,61 @@ class Folder:
         """Apply the other side's changes; raises `BadValue` for input that `changes` does not return."""
         mask = os.umask(0)
         try:
-            for name, mode, content in changed:
+            here, *entries = changed
+            for name, mode, content in entries:
                 parts = name.split("/")
                 if (
                     not all(part not in ("", ".", "..") and "\0" not in part for part in parts)
                     or len(parts) > _DEEPEST_SENT
                 ):
                     raise BadValue("form", "not a name below the folder")
-                if not all(_is_alike("/".join(parts[:depth]), stat.S_IFDIR) for depth in range(1, len(parts))):
+                above = [self._top + "/".join(parts[:depth]) for depth in range(1, len(parts))]
+                if not all(_is_alike(path, stat.S_IFDIR) for path in above):
                     raise BadValue("form", "a file below what is no folder")
-                if content is None or not _is_alike(name, mode):
-                    _remove_tree(name)
+                if content is None or not _is_alike(self._top + name, mode):
+                    _remove_tree(self._top + name)
                 if content is not None and stat.S_ISDIR(mode):
-                    os.makedirs(name, 0o755, exist_ok=True)
+                    os.makedirs(self._top + name, 0o755, exist_ok=True)
                 elif content is not None:
                     self._write(name, mode, _bytes(content))
-            self._known = dict(_entries("", 0))
+            self._known = dict(self._entries("", 0))
+            if here != self._here:
+                self._here = here
+                with suppress(OSError):  # this side has no such folder, or may not enter it
+                    os.chdir(os.path.join(self._top, here))
         except (*BROKEN, OSError) as error:
             raise BadValue("form", f"not a change of files: {type(error).__name__}") from None
         finally:
             os.umask(mask)
 
     def _write(self, name: str, mode: int, content: bytes) -> None:
-        known = dict(_entries("", 0))
+        known, path = dict(self._entries("", 0)), self._top + name
         used = sum(facts[1] for other, facts in known.items() if other != name)
         if used + len(content) > self.most or len(known) >= MOST_SENT:
             raise BadValue("size", "more files than allowed")
         if name in known:
-            os.chmod(name, 0o600)
+            os.chmod(path, 0o600)
         # The same inode as before: a process may have a database open.
-        number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode & 0o777 | 0o600)
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode & 0o777 | 0o600)
         with os.fdopen(number, "wb") as file:
             file.write(content)
-        os.chmod(name, mode & 0o777)
+        os.chmod(path, mode & 0o777)
 
-
-def _entries(below: str, depth: int) -> Any:
-    """Yield path and facts of every regular file and folder: mode, size, and what changes with the content."""
-    try:
-        with os.scandir(below or ".") as found:
-            inside = [(entry.name, entry.stat(follow_symlinks=False)) for entry in islice(found, MOST_SENT + 1)]
-    except PermissionError:
-        return  # neither side can see what is in this folder
-    if len(inside) > MOST_SENT or (inside and depth >= _DEEPEST_SENT):
-        raise BadValue("size", "more files than can be sent")
-    for name, facts in inside:
-        if stat.S_ISDIR(facts.st_mode):
-            yield below + name, (stat.S_IFDIR, 0)
-            yield from _entries(below + name + "/", depth + 1)
-        elif stat.S_ISREG(facts.st_mode) and not name.endswith(_TRANSIENT):
-            yield below + name, _facts(facts)
+    def _entries(self, below: str, depth: int) -> Any:
+        """Yield path and facts of every regular file and folder: mode, size, and what changes with the content."""
+        try:
+            with os.scandir(self._top + below) as found:
+                inside = [(entry.name, entry.stat(follow_symlinks=False)) for entry in islice(found, MOST_SENT + 1)]
+        except PermissionError:
+            return  # neither side can see what is in this folder
+        if len(inside) > MOST_SENT or (inside and depth >= _DEEPEST_SENT):
+            raise BadValue("size", "more files than can be sent")
+        for name, facts in inside:
+            if stat.S_ISDIR(facts.st_mode):
+                yield below + name, (stat.S_IFDIR, 0)
+                yield from self._entries(below + name + "/", depth + 1)
+            elif stat.S_ISREG(facts.st_mode) and not name.endswith(_TRANSIENT):
+                yield below + name, _facts(facts)
 
 
 def _facts(found: os.stat_result) -> tuple[int, ...]:

@@ -32,7 +32,12 @@ class Objects(shared.Shared):
         space: the program's namespace.
         entry: the function or class under test.
         ask: calls a function of the tests: sends the parts of a message and returns the answer.
+
+    Attributes:
+        scratch: the folder of every program.
     """
+
+    scratch = ""
 
     def __init__(self, space: dict[str, Any], entry: Any, ask: Callable[[int, Any], Any]) -> None:
         super().__init__(2)
@@ -86,7 +91,7 @@ class Objects(shared.Shared):
         """Return the values of a message of the tests."""
         forms, states, forgotten, files = message
         if files is not None:
-            self.folder = self.folder or folders.Folder(1 << 40)
+            self.folder = self.folder or folders.Folder(self.scratch, 1 << 40)
             self.folder.apply(files)
         roots = self.unpack([forms, states], forgotten)
         for number in forgotten:

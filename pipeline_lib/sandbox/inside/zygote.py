@@ -304,7 +304,7 @@ def main() -> None:
         gc.freeze()
         zygote = ForkServer(control, config, *program_runner(config))
         facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
-        child.configure_values()
+        child.configure()
         control.send(json.dumps(facts).encode())
     except Exception as error:
         control.send(json.dumps({"error": type(error).__name__ + ": " + str(error)}).encode())
