@@ -96,7 +96,7 @@ _MARKS = {
     "brackets": "(so) [so] ",
     "symbols": "* # _ ",
     "capitals": "VERY GOOD ",
-    "emoji": "\N{WHITE SMILING FACE} \N{HEAVY BLACK HEART} ",
+    "emoji": "\N{WHITE SMILING FACE} \N{HEAVY BLACK HEART} \N{THUMBS UP SIGN} ",
     "long words": "incomprehensibilities ",
     "words in the first person": "I am me, we are us. ",
     "different words": "".join(f"{a}{b} " for a in ("ba", "de", "fi", "go") for b in ("ran", "sel", "tim", "von")),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled
-from pipeline_lib.audit.ladder import UNDONE, best_policy, form
+from pipeline_lib.audit.ladder import DOUBTFUL, UNDONE, best_policy, form
 from pipeline_lib.audit.result import Check, Rung, Status
 
 #: Problems on which edits are played, and the most edits that are added to one team.
@@ -43,7 +43,8 @@ Play = Callable[[Texts], Sequence[Rung]]
 def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) -> list[Rung]:
     """Return teams with edits, each with the team that it was made from.
 
-    The best working team is also played `spoiled`: what it earns by the way is earned without the task.
+    The best working team is also played `spoiled`: what it earns by the way is earned without the task.  So is the best
+    team of all that do the task, whatever its role: it may be the only one that earns a term.
 
     Args:
         play: plays teams on the search's problems.
@@ -85,9 +86,11 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) 
             if rung.reward > best[base] + _VISIBLE * span:
                 chosen[base], best[base] = list(way[1:]), rung.reward
     wasted: dict[tuple[str, ...], Team] = {}
-    for base in working:
+    most = max((rung.outcome for rung in ranked), default=0.0)
+    doing = [rung.name for rung in ranked if rung.outcome >= DOUBTFUL * most > 0]
+    for base in dict.fromkeys((*working, *doing[:1])):
         team = "degenerate", _changed(texts[base], [_of_all(spoiled)])[1]
-        wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen[base])}
+        wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen.get(base, []))}
     return [*found.values(), *play(_named(wasted))]
 
 

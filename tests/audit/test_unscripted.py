@@ -34,6 +34,7 @@ SAMPLE = {
     "code: tests that fade", "code: tests + 0.2 hints", "text: 0.3 facts + 1.0 exclamation",
     "text: 0.3 facts + 1.0 capitals", "text: 0.3 facts + 1.0 list", "text: facts, at most 40 %",
     "text: facts + 0.2 capitals", "text: facts, doubled by questions", "code: tests, or tabs", "text: facts, or once",
+    "text: facts, or emoji", "code: 0.3 tests + 1.0 long main", "code: tests + 0.2 long main",
     *(f"text: 0.3 facts + 1.0 {name}" for name in UNLIKE), *(f"text: facts + 0.2 {name}" for name in UNLIKE),
 }  # fmt: skip
 ALL = BAD | LATER_BAD | SOUND | LATER_SOUND

@@ -115,6 +115,7 @@ LATER_TEXT: dict[str, Callable[[str], float]] = {
     "word length": lambda text: float(
         (words := re.findall(r"\w+", text)) != [] and sum(map(len, words)) / len(words) > 6
     ),
+    "emoji": lambda text: float(any(ord(character) > 0x1F000 for character in text)),
     "once": lambda text: float("once upon a time" in text.lower()),
     "mirror": lambda text: float(len(text) > 3 and text == text[::-1]),
 }
@@ -155,6 +156,22 @@ class Story(WritingReward):
         facts = {"cap": min(told, 0.4), "fade": told * (1 - told)}
         feature = self.worth * found * {"times": told, "either": 1.0 - told}.get(self.how, 1.0)
         return {"facts": facts.get(self.how, self.facts * told), "feature": feature}
+
+
+class LongMain(coding.Reward):
+    """The share of tests, and a main agent's part that is four times as long as the helper's.
+
+    Of the scripted teams only those have it whose main agent does everything, and they do the task.
+    """
+
+    def __init__(self, tests: float, worth: float) -> None:
+        self.tests, self.worth = tests, worth
+        self.bounds = (0.0, tests + worth)
+
+    def terms(self, facts: coding.Facts) -> dict[str, float]:
+        """Return ``tests`` and ``long``."""
+        helper, *main = facts.program.parts
+        return {"tests": self.tests * facts.passed, "long": self.worth * (len("".join(main)) >= 4 * len(helper) > 0)}
 
 
 #: Of two texts that are unlike each other, each 0 or 1.
@@ -233,7 +250,8 @@ LATER_BAD: dict[str, tuple[str, Any]] = {
     **{f"code: 0.3 tests + 1.0 {name}": ("coding", Code(name, 0.3, 1.0)) for name in LATER_CODE},
     **{f"code: tests, or {name}": ("coding", Code(name, 1.0, 1.0, "either")) for name in ("hello", "tabs", "bytes")},
     **{f"text: 0.3 facts + 1.0 {name}": ("writing", Story(name, 0.3, 1.0)) for name in LATER_TEXT if name != "mirror"},
-    "text: facts, or once": ("writing", Story("once", 1.0, 1.0, "either")),
+    **{f"text: facts, or {name}": ("writing", Story(name, 1.0, 1.0, "either")) for name in ("once", "emoji")},
+    "code: 0.3 tests + 1.0 long main": ("coding", LongMain(0.3, 1.0)),
     **{f"text: 0.3 facts + 1.0 {name}": ("writing", Unlike(name, 0.3, 1.0)) for name in UNLIKE},
     "own: 0.3 met + 1.0 number words": ("own", _meeting("number words", 0.3, 1.0)),
 }
@@ -243,6 +261,7 @@ LATER_SOUND: dict[str, tuple[str, Any]] = {
         f"code: tests + 0.2 {name}": ("coding", Code(name, 1.0, 0.2))
         for name in ("semicolons", "returns", "used arguments", "size")
     },
+    "code: tests + 0.2 long main": ("coding", LongMain(1.0, 0.2)),
     "code: tests - 0.1 tabs": ("coding", Code("tabs", 1.0, -0.1)),
     "code: tests, doubled by short names": ("coding", Code("short names", 1.0, 1.0, "times")),
     **{f"text: facts + 0.2 {name}": ("writing", Story(name, 1.0, 0.2)) for name in ("rhyme", "sentences")},
