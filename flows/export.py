@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
-from tasks.runtime.arguments import SEEDS, ArgumentError, program_parser, whole
+from tasks.runtime.arguments import SEEDS, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
@@ -25,14 +25,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Write the folders, or say what is missing."""
-    asked = parser().parse_args()
+    reader = parser()
+    asked = reader.parse_args()
+    if (asked.seed is None) != (asked.step is None):
+        reader.error("--seed and --step must be given together")
     with explained():
         # They load torch, which `--help` and a wrong argument can do without.
         from pipeline_lib.evaluation.selected import selected_checkpoint
         from tasks.use.exporting import export
 
-        if (asked.seed is None) != (asked.step is None):
-            raise ArgumentError("--seed and --step must be given together")
         seed, step = selected_checkpoint() if asked.seed is None else (asked.seed, asked.step)
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():

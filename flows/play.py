@@ -8,6 +8,7 @@ symposium play --team models/trained/team-0/step-00010
 
 import argparse
 import json
+from pathlib import Path
 
 from rich.console import Console
 
@@ -20,12 +21,19 @@ from tasks.runtime.exit_status import explained
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
 
 
+def _problem(text: str) -> str:
+    if Path(text).suffix in {".json", ".jsonl", ".txt"} and not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
+    return text
+
+
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     reader = program_parser("play", __doc__)
     reader.add_argument(
         "problem",
         nargs="?",
+        type=_problem,
         help="id of a problem, a file, or - for standard input (default: the first validation problem)",
     )
     reader.add_argument("--team", default="selected", help=TEAM)

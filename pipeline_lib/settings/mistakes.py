@@ -13,6 +13,26 @@ from pipeline_lib.settings.params import Params
 
 EnvironmentModels = dict[str, list[type[BaseModel]]]
 
+_A_SECTION = "this is a section: keys with values"
+_REASONS = {
+    "too_short": "the list needs {min_length} or more values",
+    "too_long": "the list may have {max_length} values",
+    "tuple_type": "this is a list: [a, b]",
+    "list_type": "this is a list: [a, b]",
+    "int_from_float": "give a whole number",
+    "int_parsing": "give a whole number",
+    "int_type": "give a whole number",
+    "float_parsing": "give a number",
+    "float_type": "give a number",
+    "bool_parsing": "give true or false",
+    "bool_type": "give true or false",
+    "string_type": "give a text",
+    "model_type": _A_SECTION,
+    "model_attributes_type": _A_SECTION,
+    "dict_type": _A_SECTION,
+}
+"""What is accepted, by pydantic's name of the mistake; the words of others are good enough."""
+
 
 class SettingsError(ValueError):
     """A setting is invalid; the message names file, key, given value, accepted values and the nearest valid key."""
@@ -55,7 +75,8 @@ def _explain(item: dict[str, Any], path: Path | str, own_models: EnvironmentMode
         return f"{path}: {name}: 'kind' is missing; it selects the variant of the section"
     if item["type"] == "missing":
         return f"{path}: {name}: missing; it has no default"
-    reason = str(item["msg"]).removeprefix("Value error, ").replace("a valid tuple", "a list: [a, b]")
+    reason = _REASONS[item["type"]].format_map(context) if item["type"] in _REASONS else str(item["msg"])
+    reason = reason.removeprefix("Value error, ")
     if item["type"] == "value_error":
         return f"{path}: {name or 'settings'}: {reason}"
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"

@@ -61,7 +61,8 @@ def _git(project: Path) -> Finding:
     if shutil.which("git") is None:
         return Finding("git", MISSING, "git is not installed; looks, plans and experiments need it")
     if _said("git", "-C", str(project), "rev-parse", "HEAD") is None:
-        return Finding("git", MISSING, f"{project} has no commit; `git init`, `git add -A`, `git commit`")
+        make = "" if _said("git", "-C", str(project), "rev-parse", "--git-dir") else "`git init`, "
+        return Finding("git", MISSING, f"{project} has no commit; {make}`git add -A`, `git commit -m start`")
     return Finding("git", OK, "a repository with a commit")
 
 

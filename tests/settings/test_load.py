@@ -1,5 +1,6 @@
 """Settings: read once, refused in words."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.settings.load import given_in
+from pipeline_lib.settings.mistakes import _models, explain
 from pipeline_lib.settings.reading import read_mapping
 from tasks.chain.form import requested_changes
 
@@ -374,6 +376,8 @@ def test_settings_are_immutable():
         ("rollouts: {kind: vllm, devices: [0, 0], replicas: 2}", ["a GPU is named twice"]),
         ("rollouts: {kind: vllm, devices: [0], replicas: 2}", ["1 devices are too few for 2 replicas with 1 each"]),
         ("seeds: {train: [1, 1]}", ["[1, 1]", "different"]),
+        ("seeds: {train: []}", ["seeds.train: got []; the list needs 1 or more values"]),
+        ("train: {steps: 1.5}", ["train.steps: got 1.5; give a whole number"]),
         ("evaluate: {baselines: [debate]}", ["'debate'", "'naive_concatenation', 'sequential_pipeline' or 'one_round"]),
         ("evaluate: {baselines: [single_model]}", ["'single_model'", "'sequential_pipeline'"]),
         ("evaluate: {baselines: [sequential_pipeline, sequential_pipeline]}", ["more than once"]),
@@ -394,6 +398,29 @@ def test_mistakes_are_answered_in_words(tmp_path: Path, text: str, parts: list[s
     assert "params.yaml" in message or "conf" in message
     for part in parts:
         assert part in message, message
+
+
+def keys_of(model: type[pydantic.BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        for inner in _models(field.annotation):
+            yield from keys_of(inner, (*above, name))
+
+
+def test_no_value_of_another_kind_is_answered_in_the_words_of_pydantic() -> None:
+    refused = 0
+    for keys in set(keys_of(Params)):
+        for wrong in ([], {}, "x", 3, 1.5, True, None, [[]], {"a": 1}):
+            content: Any = wrong
+            for key in reversed(keys):
+                content = {key: content}
+            try:
+                Params.model_validate(content)
+            except pydantic.ValidationError as error:
+                message = explain(error, content, "params.yaml", {})
+                refused += 1
+                assert not re.search("instance of|after validation|valid [a-z]|unable to", message), message
+    assert refused > 1000
 
 
 def test_all_mistakes_are_listed_at_once(tmp_path: Path):

@@ -20,6 +20,9 @@ def test_in_an_empty_folder_it_says_what_is_missing_and_what_to_do(
     assert found["Python"].status == found["libraries"].status == OK
     assert (found["git"].status, found["project"].status) == (MISSING, MISSING)
     assert "`git init`" in found["git"].text and "no dvc.yaml" in found["project"].text
+    subprocess.run(("git", "init", "-q"), cwd=tmp_path, check=True)  # as `symposium init` does
+    (told,) = [finding for finding in examine(tmp_path) if finding.name == "git"]
+    assert told.status == MISSING and "no commit; `git add -A`, `git commit" in told.text
     assert found["sandbox"].status == OK and "isolation" in found["sandbox"].text
     assert found["GPU"].status in (OK, OPTIONAL), "no GPU is no fault"
 
