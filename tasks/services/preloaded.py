@@ -161,6 +161,8 @@ def become(fork: ForkRequest) -> NoReturn:
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(fork.request["environment"])
+    os.chdir(fork.request["folder"])
+    sys.path[0] = fork.request["folder"]  # where python -m looks first
     for name in [name for name in sys.modules if name.partition(".")[0] in _OWN]:
         del sys.modules[name]
     sys.argv = [fork.request["module"], *fork.request["arguments"]]
@@ -194,7 +196,6 @@ def _fork(
         server = os.getpid()
         pid = 0
         differ = differing(environment, request["environment"])
-        differ += ["working directory"] if request["folder"] != str(Path.cwd()) else []
         if not differ:
             pid = os.fork()
             if pid == 0:

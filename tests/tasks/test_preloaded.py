@@ -22,8 +22,9 @@ from tests.tasks.waiting import gone, wait
 
 ROOT = Path(__file__).parents[2]
 # What `python -m flows.<stage>` does, with another module.
-CLIENT = """
+CLIENT = f"""
 import sys
+sys.path.append({str(ROOT)!r})
 from tasks.services.process_environment import prepare
 sys.argv = ["-m", *sys.argv[1:]]
 sys.orig_argv = [sys.executable, "-m", "tests.tasks.forked", *sys.argv[1:]]
@@ -40,11 +41,11 @@ class Preloaded:
     socket: Path
     environment: dict[str, str]
 
-    def ask(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+    def ask(self, *arguments: str, folder: Path = ROOT, **changes: str) -> subprocess.Popen[str]:
         environment = {**self.environment, ADDRESS: str(self.socket), **changes}
         return subprocess.Popen(
             [sys.executable, "-c", CLIENT, *arguments],
-            cwd=ROOT,
+            cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -93,6 +94,18 @@ def test_a_fork_is_what_the_process_would_have_been(preloaded: Preloaded, tmp_pa
 def test_code_of_the_project_is_not_older_than_the_fork(preloaded: Preloaded, tmp_path: Path) -> None:
     preloaded.ask(str(tmp_path / "marker"), "0").communicate(timeout=60)
     assert what_it_was(tmp_path / "marker")["ours"] == []
+
+
+def test_a_fork_works_in_the_folder_of_the_program_that_asked_and_with_its_code(
+    preloaded: Preloaded, tmp_path: Path
+) -> None:
+    own = tmp_path / "tests/tasks/forked.py"
+    own.parent.mkdir(parents=True)
+    for package in (own.parent, own.parent.parent):
+        (package / "__init__.py").touch()
+    own.write_text("import os; print(os.getcwd(), __file__)")
+    asked = preloaded.ask(folder=tmp_path)
+    assert asked.communicate(timeout=60)[0].split() == [str(tmp_path), str(own)]
 
 
 def test_a_program_of_the_project_never_loads_the_libraries_itself(preloaded: Preloaded) -> None:
