@@ -59,6 +59,14 @@ def test_counts_are_those_of_the_project() -> None:
     assert said(r"Python ([\d.]+) or newer") in (ROOT / "pyproject.toml").read_text()
 
 
+def test_every_place_of_the_projects_local_state_is_listed() -> None:
+    (listed,) = re.findall(r"^\.symposium/\n((?:  .*\n)+)", (ROOT / "docs/orchestration.md").read_text(), re.M)
+    named = set(re.findall(r"^  ([\w.]+)/? ", listed, re.M))
+    code = "".join(path.read_text() for part in ("tasks", "flows", "pipeline_lib") for path in (ROOT / part).rglob("*.py"))
+    made = re.findall(r'(?:places\(\)|self)\.home / "([\w.]+)"|"\.symposium(?:/|", ")(\w+)', code)
+    assert {name for pair in made for name in pair if name} == named
+
+
 def test_a_gpu_machine_needs_only_the_packages_that_the_readme_names(tmp_path: Path) -> None:
     """The library is imported where nothing else can be."""
     named = re.findall(r"\w+", said(r"a GPU machine needs only ([\w, ]+)\.").replace(" and ", " "))

@@ -289,7 +289,7 @@ def _seconds_file(project: Path) -> Path:
     """Return the file of the run times with the project's model; of a pretrained one: with all of the settings."""
     params = _params(project)
     if params is None:
-        return places().home / "seconds.json"
+        return places().home / "seconds" / "unknown.json"
     of = params.policy if params.policy.kind == "embedded" else params
     return places().home / "seconds" / f"{digest(of.model_dump(mode='json'))}.json"
 

@@ -50,7 +50,7 @@ def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_gue
     chain.remember_seconds(tmp_path, "test", 5.0)
     assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 33.33, "test": 5.0}
     assert chain.read_seconds(tmp_path)["train@1"] == {"seconds": 33.33, "work": 30.0}
-    (tmp_path / "home" / "seconds.json").write_text("half a fi")
+    (tmp_path / "home" / "seconds/unknown.json").write_text("half a fi")
     (tmp_path / "dvc.yaml").write_text("not: [yaml")
     assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, chain.UNKNOWN_S)
 
