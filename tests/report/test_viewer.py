@@ -98,7 +98,7 @@ def test_a_reader_finds_every_failure_and_reads_it_beside_the_base(viewer: Path)
 
 @pytest.mark.service
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_window(viewer: Path, width: int) -> None:
+def test_nothing_is_wider_than_the_window_and_an_opened_episode_is_in_it(viewer: Path, width: int) -> None:
     frame = viewer / f"frame-{width}.html"
     frame.write_text(f'<iframe src="episodes.html" style="border:0;width:{width}px;height:900px"></iframe>')
     with chromium() as browser:
@@ -106,3 +106,7 @@ def test_nothing_is_wider_than_the_window(viewer: Path, width: int) -> None:
         browser.switch_to.frame(0)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         assert len(rows(browser)) == 18
+        browser.execute_async_script(
+            "document.querySelectorAll('#list tbody tr')[9].onclick().then(() => setTimeout(arguments[0], 300))"
+        )
+        assert browser.execute_script("return one.getBoundingClientRect().top / innerHeight") < 0.5
