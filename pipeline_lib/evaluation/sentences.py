@@ -8,6 +8,7 @@ The details of every caveat are kept beside the lines, for a reader who unfolds 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -169,8 +170,8 @@ def _interval_of(test: TestResult, info: Metric) -> str:
 
 
 def capital(text: str) -> str:
-    """Return the text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """Return the text with a capital first letter, unless it begins with the name of a file or a setting."""
+    return text if re.match(r"[\w-]+[./_]\w", text) else text[:1].upper() + text[1:]
 
 
 #: What a comparison with the single agent says about working together, by its verdict.

@@ -51,6 +51,8 @@ def test_outcomes_that_are_older_than_the_plan(tmp_path: Path) -> None:
     assert found.plan is not None and found.plan.changed == (
         "ab30.csv is older than the plan, so the plan may have been made to fit it",
     )
+    (older,) = [caveat for caveat in found.caveats if "older" in caveat.what]
+    assert older.details == ("ab30.csv is older than the plan, so the plan may have been made to fit it.",)
 
 
 def test_a_plan_is_never_replaced_and_an_edited_one_is_refused(tmp_path: Path) -> None:
