@@ -62,7 +62,8 @@ def test_counts_are_those_of_the_project() -> None:
 def test_every_place_of_the_projects_local_state_is_listed() -> None:
     (listed,) = re.findall(r"^\.symposium/\n((?:  .*\n)+)", (ROOT / "docs/orchestration.md").read_text(), re.M)
     named = set(re.findall(r"^  ([\w.]+)/? ", listed, re.M))
-    code = "".join(path.read_text() for part in ("tasks", "flows", "pipeline_lib") for path in (ROOT / part).rglob("*.py"))
+    parts = ("tasks", "flows", "pipeline_lib")
+    code = "".join(path.read_text() for part in parts for path in (ROOT / part).rglob("*.py"))
     made = re.findall(r'(?:places\(\)|self)\.home / "([\w.]+)"|"\.symposium(?:/|", ")(\w+)', code)
     assert {name for pair in made for name in pair if name} == named
 
