@@ -167,6 +167,7 @@ def touches_files(tree: ast.Module) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id in _FILES)
         or (isinstance(node, ast.alias) and node.name.partition(".")[0] in _FILES)
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _FILES)
         for node in ast.walk(tree)
     )
 

@@ -149,6 +149,34 @@ AS_PYTHON = {
         "class B(Exception):\n    pass\nclass E(B):\n    pass\ndef f(x):\n    raise E\n",
         "class B(Exception):\n    pass\ncaught = False\ntry:\n    f(1)\nexcept B:\n    caught = True\nassert caught",
     ),
+    "an exception that says what it is": (
+        "class E(Exception):\n    def __str__(self):\n        return 'own'\ndef f(x):\n    raise E\n",
+        "caught = None\ntry:\n    f(1)\nexcept Exception as error:\n    caught = str(error)\nassert caught == 'own'",
+    ),
+    "how an exception with attributes is written": (
+        "class E(Exception):\n    def __init__(self, *needs):\n        self.needs = needs\n"
+        "def f(*needs):\n    raise E(*needs)\n",
+        "def caught(*needs):\n    try:\n        f(*needs)\n    except Exception as error:\n        return repr(error)\n"
+        "assert (caught(), caught(1), caught('a', 2)) == ('E()', 'E(1)', \"E('a', 2)\")",
+    ),
+    "what an exception of the tests' function says": (
+        "def f(g):\n    try:\n        g()\n    except Exception as error:\n        return error.args, str(error)\n",
+        "assert f(lambda: {}['a']) == (('a',), \"'a'\")\nassert f(lambda: next(iter([]))) == ((), '')\n"
+        "def g():\n    raise ValueError('a', [1])\nassert f(g) == (('a', [1]), \"('a', [1])\")",
+    ),
+    "an exception of the tests' function with fields": (
+        "def f(g):\n    try:\n        g()\n    except FileNotFoundError as error:\n        return error.filename\n"
+        "    except UnicodeDecodeError as error:\n        return error.start\n",
+        "assert f(lambda: open('a')) == 'a'\nassert f(lambda: b'a\\xff'.decode()) == 1",
+    ),
+    "an exception of the tests' function that cannot be sent": (
+        "def f(g):\n    try:\n        g()\n    except ValueError as error:\n        return 'object' in str(error)\n",
+        "def g():\n    raise ValueError(object())\nassert f(g)",
+    ),
+    "files that are named by an import from a module": (
+        "def f(x):\n    open(x, 'w').close()\n",
+        "from pathlib import Path\nf('a')\nassert Path('a').exists()",
+    ),
     "times with a time zone": (
         "from datetime import timedelta\ndef f(time, zone):\n    return time.astimezone(zone) + timedelta(hours=1)\n",
         "from datetime import datetime, timezone\nfrom zoneinfo import ZoneInfo\nberlin = ZoneInfo('Europe/Berlin')\n"

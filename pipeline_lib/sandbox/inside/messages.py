@@ -181,13 +181,16 @@ def _full_name(kind: type) -> str:
     return f"{module if found is kind or module not in sys.stdlib_module_names else 'program'}.{kind.__name__}"
 
 
+def arguments(error: BaseException) -> tuple[Any, ...]:
+    """Return the arguments with which an exception was created, also one that is not in its ``args``."""
+    named = isinstance(error, OSError) and len(error.args) == 2 and type(error.filename) is str
+    return (*error.args, error.filename) if named else error.args  # type: ignore[attr-defined]
+
+
 def _arguments(error: BaseException) -> Any:
     """Return the form of the exception's arguments, None if they have none or a long one."""
     try:
-        args = list(error.args)
-        if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
-            args.append(error.filename)  # an argument that is not in ``args``
-        form = values.encode(args)
+        form = values.encode(list(arguments(error)))
         return form if len(write_reply(_MOST_BYTES, form)) else None
     except BaseException:
         return None

@@ -359,10 +359,10 @@ class Host:
         request = messages.ask(self._message(0, "callback", tuple(parts), callback))
         while not (len(request) == 3 and request[1] == "return"):
             request = messages.ask(self.answer(request))
-        value, failure, text = self.objects.receive(request[2])
+        value, failure, args = self.objects.receive(request[2])
         if failure is None:
             return value
         kind = getattr(builtins, failure, None)
         raise self.objects.thrown(
-            (kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception)(text), value
+            (kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception)(*args), value
         )

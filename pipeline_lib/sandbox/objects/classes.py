@@ -318,7 +318,7 @@ def make_class(
     if isinstance(real, type) and issubclass(real, Exception):
         bases = [Handle, real]
         space |= {name: _forwarded(name) for name in _fields(real)}
-        space |= {"args": property(_arguments), "__str__": _text_of(real)}
+        space |= {"args": property(_arguments), "__str__": _text_of(real), "__repr__": _written}
     elif isinstance(real, type) and real is not object and (base is not None or not issubclass(real, BASES)):
         space["__class__"] = property(lambda self: real)  # for isinstance
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
@@ -347,6 +347,11 @@ def _forwarded(name: str) -> property:
 
 def _arguments(error: Any) -> Any:
     return BaseException.args.__get__(error) if was_raised(error) else _do("get", error, "args")  # type: ignore[attr-defined]
+
+
+def _written(error: Any) -> str:
+    args = error.args
+    return f"{type(error).__name__}({args[0]!r})" if len(args) == 1 else f"{type(error).__name__}{args!r}"
 
 
 def _text_of(kind: type[Exception]) -> Any:

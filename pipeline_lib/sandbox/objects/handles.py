@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline_lib.sandbox.calls import CallFailed, NoAnswer
 from pipeline_lib.sandbox.imports import find
-from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.folders import Folder
 from pipeline_lib.sandbox.inside.shared import HASH, SEARCHED, SPECIAL, UNHASHABLE, Shared
 from pipeline_lib.sandbox.inside.values import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
@@ -153,14 +153,17 @@ class Handles(Shared):
             raise BadValue("form", "a call of a function that was not passed")
         args, named = parts
         try:
-            return self.message(self._functions[callback](*args, **dict(named)), None, "")
+            return self.message(self._functions[callback](*args, **dict(named)), None, ())
         except CallFailed:
             raise
         except Exception as error:
             kind = next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind)
             number = self.number()
             self._functions[number] = error  # the program may not catch it
-            return self.message(number, kind, str(error))
+            try:
+                return self.message(number, kind, messages.arguments(error))
+            except NoAnswer:
+                return self.message(number, kind, (str(error),))
 
     def stays(self, kind: type) -> bool:
         """Return whether objects of that class are handles."""
