@@ -98,6 +98,9 @@ NEEDS = {
     ),
     "vLLM": Need(VLLM_PYTHON.exists, "benchmarks/make_vllm_environment.sh"),
     "Ray": Need(RAY_PYTHON.exists, "benchmarks/make_ray_environment.sh"),
+    "reasoning-gym": Need(
+        lambda: importlib.util.find_spec("reasoning_gym") is not None, "pip install reasoning-gym==0.1.25, and gcc"
+    ),
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),
     "x86-64": Need(lambda: platform.machine() == "x86_64", "a machine of this kind", installable=False),
     "ClassEval": Need(CLASS_EVAL.exists, f"the file {CLASS_EVAL.name} in shared/data", installable=False),

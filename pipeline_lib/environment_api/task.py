@@ -63,6 +63,7 @@ class Task(ABC):
         retries: in environments with the setting ``turns``, every turn is an attempt at the same thing, as
             `Environment.retries` says; the verdict then compares the last turn with the first.
         rewarded_in: where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
+        packages: distributions that are not among the library's own requirements and on whose version results depend.
         demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
     """
@@ -73,6 +74,7 @@ class Task(ABC):
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     retries: ClassVar[bool] = False
     rewarded_in: ClassVar[str] = ""
+    packages: ClassVar[tuple[str, ...]] = ()
     demonstrates_reading: ClassVar[bool] = False
 
     @abstractmethod

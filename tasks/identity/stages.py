@@ -186,6 +186,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         environment = environment_code(params.environment.kind)
         identity["named"][_ENVIRONMENT] = environment.files
         identity["versions"] |= environment.versions
+        identity["versions"] |= {name: version(name) for name in task_class(params.environment.kind).packages}
     if spec.arm:
         identity["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "rollouts" in spec.reads and params.rollouts.kind == "vllm" and params.rollouts.process == "own":

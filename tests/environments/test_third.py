@@ -79,7 +79,10 @@ def test_an_installed_package_is_found_by_its_entry_point_and_by_its_import_path
     [
         ({"kind": "halves", "trns": 2}, ["environment.trns", "unknown key", "kind, match, turns", "'turns'"]),
         ({"kind": "halves", "turns": 9}, ["environment.turns", "got 9", "less than or equal to 4"]),
-        ({"kind": "halvs"}, ["environment.kind", "no environment 'halvs'", "coding, modules, philosophers", "halves"]),
+        (
+            {"kind": "halvs"},
+            ["environment.kind", "no environment 'halvs'", "modules, pettingzoo, philosophers", "halves"],
+        ),
     ],
 )
 def test_its_own_settings_are_checked_in_words(known: Path, environment: dict[str, Any], parts: list[str]):
