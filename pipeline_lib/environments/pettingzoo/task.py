@@ -434,7 +434,7 @@ class PettingZooTask(TeamTask):
 
     def metrics(self) -> Metrics:
         return {
-            "game_score": Metric("score", "reward of the episode, from 0 for the least to 1 for the greatest", share=True),
+            "game_score": Metric("score", "reward of the episode, from 0 (least) to 1 (greatest)", share=True),
             "unreadable_actions": behaviour("unreadable actions", "share of the actions that are none", better="lower"),
             "turns_played": behaviour("turns played", "as a share of the most"),
         }
