@@ -36,8 +36,8 @@ _READ_AT_IMPORT = re.compile(
     "|(HF|HUGGINGFACE|TRANSFORMERS|TOKENIZERS|SAFETENSORS|ACCELERATE|RAYON|USE)_"
     "|(PREFECT|MLFLOW|SQLALCHEMY|PYDANTIC|OTEL)_|MPLBACKEND|DO_NOT_TRACK"
 )
-# Our tracking sets these while a chain runs.
-_READ_LATER = ("MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI")
+# Our tracking sets these while a chain runs, and the process with the libraries always has the last one.
+_NO_MATTER = ("MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI", "PYTHONUNBUFFERED")
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
@@ -134,7 +134,7 @@ def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     return sorted(
         name
         for name in ours.keys() | theirs.keys()
-        if ours.get(name) != theirs.get(name) and _READ_AT_IMPORT.match(name) and not name.startswith(_READ_LATER)
+        if ours.get(name) != theirs.get(name) and _READ_AT_IMPORT.match(name) and not name.startswith(_NO_MATTER)
     )
 
 

@@ -71,6 +71,7 @@ def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "SYMPOSIUM_", "MLFLOW_", "DVC_"))}
     kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
     kept["DVC_NO_ANALYTICS"] = "1"
+    kept.pop("PYTHONUNBUFFERED", None)
     return kept
 
 

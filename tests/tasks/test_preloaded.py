@@ -54,10 +54,10 @@ class Preloaded:
 
 
 def start_in(home: Path) -> Preloaded:
-    environment = {**os.environ, HOME: str(home), "PYTHONUNBUFFERED": "1"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | {HOME: str(home)}
     socket = home / f"preloaded-{os.getpid()}.sock"
     command = [sys.executable, "-m", "tasks.services.preloaded", str(socket)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment | {"PYTHONUNBUFFERED": "1"})  # as `preloaded` does
     wait(lambda: socket.exists() or process.poll() is not None)
     assert process.poll() is None
     return Preloaded(psutil.Process(process.pid), socket, environment)
