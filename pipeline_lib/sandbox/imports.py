@@ -50,7 +50,12 @@ def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[
 
 @lru_cache(maxsize=4096)
 def is_well_known(name: str) -> bool:
-    """Return whether a name is that of a module, or of an object in a common one; no program may replace it."""
+    """Return whether a name is that of a module, or of an object in a common one; no program may replace it.
+
+    A capital letter is not: it is more often a class of the program than a flag of `re`.
+    """
+    if len(name) == 1 and name.isupper():
+        return False
     return (
         name in sys.stdlib_module_names
         or name in _ALIASES

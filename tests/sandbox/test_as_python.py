@@ -149,6 +149,10 @@ AS_PYTHON = {
         "class B(Exception):\n    pass\nclass E(B):\n    pass\ndef f(x):\n    raise E\n",
         "class B(Exception):\n    pass\ncaught = False\ntry:\n    f(1)\nexcept B:\n    caught = True\nassert caught",
     ),
+    "a class with the name of a flag": (
+        "class A(Exception):\n    pass\nclass B(A):\n    pass\ndef f(x):\n    raise B(x)\n",
+        "caught = None\ntry:\n    f(1)\nexcept A as error:\n    caught = error\nassert isinstance(caught, B)",
+    ),
     "an exception that says what it is": (
         "class E(Exception):\n    def __str__(self):\n        return 'own'\ndef f(x):\n    raise E\n",
         "caught = None\ntry:\n    f(1)\nexcept Exception as error:\n    caught = str(error)\nassert caught == 'own'",
