@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import over_problems
+from pipeline_lib.evaluation.losses import widest
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import Estimate, Result
 
@@ -41,7 +42,7 @@ class Cell(Result):
     seed: int  #: training seed of the team
     agent: str  #: the agent that was replaced, or empty: none was
     run: int | str  #: training seed of the guest, or `BASE_GUEST`
-    mean: Estimate  #: mean of the metric over problems, with its interval
+    mean: Estimate  #: mean of the metric over problems; its interval holds whatever the lost episodes would have shown
 
 
 def cells(teams: Mapping[int, Sequence[EpisodeRecord]], metric: str, info: Metric, level: float) -> tuple[Cell, ...]:
@@ -55,14 +56,24 @@ def cells(teams: Mapping[int, Sequence[EpisodeRecord]], metric: str, info: Metri
     """
     found = []
     for seed, records in teams.items():
-        values: dict[Guest, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        values: dict[Guest, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
         for record in records:
-            value = value_of(record, metric)
-            if value is not None:  # else the infrastructure lost it
-                values[Guest(**record.details.get("guest", _alone(seed)))][record.problem].append(value)
+            guest = Guest(**record.details.get("guest", _alone(seed)))
+            values[guest][record.problem].append(value_of(record, metric))
         families = {record.problem: record.family for record in records}
         for guest, by_problem in sorted(values.items(), key=lambda item: (str(item[0].run), item[0].agent)):
-            found.append(Cell(seed, guest.agent, guest.run, over_problems(by_problem, families, level, info)))
+            kept = {name: left for name, every in by_problem.items() if (left := [v for v in every if v is not None])}
+            if not kept:
+                continue
+            mean = over_problems(kept, families, level, info)
+            if any(None in every for every in by_problem.values()):
+                seen = [value for every in kept.values() for value in every]
+                ends = (min(seen) if info.low is None else info.low, max(seen) if info.high is None else info.high)
+                whole = [
+                    {n: [end if v is None else v for v in every] for n, every in by_problem.items()} for end in ends
+                ]
+                mean = widest(mean, [over_problems(one, families, level, info) for one in whole])
+            found.append(Cell(seed, guest.agent, guest.run, mean))
     return tuple(found)
 
 

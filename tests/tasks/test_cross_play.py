@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.crossplay import BASE_GUEST, Guest, cells, guests
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import roots_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -109,6 +112,24 @@ def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) ->
         by_problem = {r.problem: [s.metrics["meals_share"] for s in records if s.problem == r.problem] for r in records}
         assert cell.mean.value == pytest.approx(mean(mean(values) for values in by_problem.values()))
     assert len(table) == 1 + 6
+
+
+def test_the_interval_of_a_cell_holds_whatever_its_lost_episodes_would_have_shown() -> None:
+    """Only the wrong episodes of guests are lost: the cell is no better for it."""
+    metric, rng = Metric("tests", share=True), np.random.default_rng(3)
+    played = [
+        EpisodeRecord(
+            f"p{n}", f"p{n}", k, float(right), 1, {}, {"tests": float(right)}, 1, {"guest": Guest("P0", 1)._asdict()}
+        )
+        for n, row in enumerate(rng.random((20, 4)) < 0.5)
+        for k, right in enumerate(row)
+    ]
+    lossy = [replace(record, reward=None) if record.reward == 0 and record.sample else record for record in played]
+    (whole,), (left,) = (cells({0: records}, "tests", metric, 0.95) for records in (played, lossy))
+    assert whole.mean.value is not None and left.mean.value is not None and left.mean.value > whole.mean.value + 0.2
+    assert (left.mean.low or 1.0) <= (whole.mean.low or 0.0) < (whole.mean.high or 0.0) < (left.mean.high or 0.0)
+    gone = [replace(record, reward=None) for record in played]
+    assert cells({0: gone}, "tests", metric, 0.95) == ()
 
 
 @pytest.mark.parametrize(("agents", "samples"), [(4, 8), (3, 4), (6, 2), (1, 1)])
