@@ -209,10 +209,13 @@ def leaves_nothing(prelude: str, tests: str, entry_point: str) -> bool:
     nodes: list[ast.AST] = []
     for source in (prelude, tests):
         try:
-            nodes += ast.walk(ast.parse(source))
+            tree = ast.parse(source)
             table = symtable.symtable(source, "<tests>", "exec")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
+        if touches_files(tree):  # also those of the program come here
+            return False
+        nodes += ast.walk(tree)
         known |= {name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()}
         if not known.issuperset(_global_names(table)):
             return False

@@ -37,7 +37,11 @@ from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
 from tests.sandbox.corpus.check import LIMITS, canary, check, problem, run
 from tests.sandbox.human_eval import human_eval
-from tests.sandbox.sample import some_of_corpus, some_own_tests
+from tests.sandbox.sample import draw, some_of_corpus, some_own_tests
+from tests.sandbox.test_as_python import AS_PYTHON, holds_in_python
+from tests.sandbox.test_tests_process import BRIEF, FORGED, NUMBERS, USES, judged
+from tests.sandbox.test_traces import LIMITS as TRACES_LIMITS
+from tests.sandbox.test_traces import seen_later
 
 pytestmark = pytest.mark.service
 
@@ -307,6 +311,40 @@ def test_samples_of_both_corpora(dockerd: Daemon) -> None:
 def test_samples_of_both_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
     assert wrong_with_gvisor(some_of_corpus("gvisor", each=1), gvisor) == []
     assert wrong_with_own_tests(some_own_tests("gvisor", 5), gvisor) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", [None, "runsc"])
+def test_samples_of_what_tests_and_programs_find_and_reach(
+    dockerd: Daemon, runtime: str | None, tmp_path: Path
+) -> None:
+    if runtime:
+        require("gVisor")
+    chance = draw(f"found in {runtime}")
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    kept.chmod(0o666)
+    with Executor("docker", slots=2, cache=0, runtime=runtime) as executor:
+        for name in chance.sample(sorted(AS_PYTHON), 6):
+            code, tests = AS_PYTHON[name]
+            (verdict,) = executor.run([Job("job", code, tests, "f", limits=Limits(wall_s=4.0))])
+            folder = tmp_path / name
+            folder.mkdir()
+            assert (verdict.status is Status.PASSED) == holds_in_python(code, tests, folder), (name, verdict)
+        for name in chance.sample(sorted(USES), 4):
+            verdict = judged(executor, f"import os, sqlite3\n{USES[name]}\nassert f(1) == 0\n", str(kept), b"forged")
+            assert verdict.status not in (Status.PASSED, Status.INFRA_ERROR), (name, verdict)
+        for name in chance.sample(sorted(NUMBERS), 4):
+            tests = f"import os\n{NUMBERS[name]}\nassert f(1) == 'never'\nassert f(0)\n"
+            verdict = judged(executor, tests, chance.choice((3, 4)), chance.choice(FORGED), limits=BRIEF)
+            assert verdict.status not in (Status.PASSED, Status.INFRA_ERROR), (name, verdict)
+    assert (kept.read_text(), [path.name for path in tmp_path.iterdir() if path.is_file()]) == ("kept", ["kept"])
+
+
+@pytest.mark.slow
+def test_a_later_program_sees_nothing_of_an_earlier_one(dockerd: Daemon) -> None:
+    with Executor("docker", slots=1, cache=0, limits=TRACES_LIMITS) as executor:
+        assert seen_later("docker", executor) == {}
 
 
 @pytest.mark.exhaustive

@@ -370,6 +370,7 @@ LASTING = [
     "async def g(): pass\nassert f(1)\n",
     "exec(f(1))\nassert f(1)\n",
     "setattr(int, 'x', 1)\nassert f(1)\n",
+    "for io in [1]:\n    assert f(io)\n",  # the program's files come to the tests
 ]
 
 

@@ -28,7 +28,7 @@ TRACES = {
             attempt(os.chown, path, os.getuid(), -1)
             attempt(os.setxattr, path, "user.note", b"secret")""",
     "times of folders": """
-        for path in (home, "/tmp", "/", os.path.dirname(home), sys.path[0]):
+        for path in (home, "/tmp", "/", os.path.dirname(home), stdlib):
             attempt(os.utime, path, (5, 7))""",
     "a file that is gone": "open('note', 'w').close(); os.unlink('note')",
     "file numbers": "for n in range(40): open(str(n), 'w').close()",
@@ -47,7 +47,7 @@ TRACES = {
         attempt(os.sched_setscheduler, 0, os.SCHED_IDLE, os.sched_param(0))""",
     "limits": "attempt(resource.setrlimit, resource.RLIMIT_NOFILE, (20, 20))",
     "locks": """
-        for path in (sys.path[0] + "/os.py", "/dev/null"):
+        for path in (stdlib + "/os.py", "/dev/null"):
             file = open(path)
             attempt(fcntl.flock, file, fcntl.LOCK_EX)
             attempt(fcntl.lockf, file, fcntl.LOCK_SH)
@@ -70,7 +70,7 @@ TRACES = {
         for pair in [socket.socketpair() for n in range(5)]:
             attempt(pair[0].getsockopt, socket.SOL_SOCKET, 57, 8)""",
     "pages of files": """
-        with open(sys.path[0] + "/turtle.py", "rb") as file:
+        with open(stdlib + "/turtle.py", "rb") as file:
             file.read()
             attempt(os.posix_fadvise, file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)""",
     "modules and environment": "os.environ['NOTE'] = 'secret'; sys.modules['note'] = sys; sys.setrecursionlimit(77)",
@@ -78,7 +78,7 @@ TRACES = {
 
 _HEAD = """
 import ctypes, fcntl, itertools, os, resource, socket, sys, tempfile, threading
-home = os.environ["HOME"]
+home, stdlib = os.environ["HOME"], os.path.dirname(os.__file__)
 kept = []
 def attempt(function, *args):
     try:
@@ -96,7 +96,7 @@ def facts(path):
     if isinstance(found, int):
         return found
     mount = os.statvfs(path)
-    times = [int(t) for t in (found.st_atime, found.st_mtime)] if path.startswith("/dev/") else []
+    times = [int(t) for t in (found.st_atime, found.st_mtime)] if path.startswith("/dev/") and SHARED else []
     return [path, found.st_mode, OWN and (found.st_ino, found.st_nlink, found.st_size), found.st_uid, times,
             path == home and OWN and (mount.f_bfree, mount.f_ffree), os.listxattr(path)]
 
@@ -114,18 +114,18 @@ def look():
     seen += [OWN and os.getppid(), os.getpgrp(), attempt(os.getsid, 0), attempt(os.getloadavg), attempt(os.nice, 0)]
     seen += [sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0)]
     seen += [resource.getrlimit(kind) for kind in range(16)]
-    seen += [probe_lock(sys.path[0] + "/os.py"), probe_lock("/dev/null")]
+    seen += [probe_lock(stdlib + "/os.py"), probe_lock("/dev/null")]
     seen += [[fcntl.fcntl(n, fcntl.F_GETFL), attempt(os.lseek, n, 0, 1), os.isatty(n)] for n in (0, 1, 2)]
     seen += [library.shmget(77, 0, 0), library.semget(77, 0, 0), library.msgget(77, 0), library.sysinfo(bytes(200))]
     seen += [attempt(socket.socket, socket.AF_UNIX), attempt(os.listdir, "/dev/shm"), attempt(os.listdir, "/proc")]
     seen += [attempt(socket.socketpair()[0].getsockopt, socket.SOL_SOCKET, 57, 8)]
     import time
     seen += [attempt(time.clock_gettime, ~1 << 3 | 2), attempt(time.clock_getres, ~1 << 3 | 2)]
-    with open(sys.path[0] + "/turtle.py", "rb") as file:
+    with open(stdlib + "/turtle.py", "rb") as file:
         seen += [attempt(os.preadv, file.fileno(), [bytearray(9)], 0, os.RWF_NOWAIT)]
         seen += [library.mincore(ctypes.create_string_buffer(8192), 1, bytes(9)) and 1]
     seen += [os.environ.get("NOTE"), "note" in sys.modules, sys.getrecursionlimit()]
-    seen += [sorted(os.listdir("/")) if OWN else 0]
+    seen += [sorted(os.listdir("/")) if OWN and SHARED else 0]
     own = int.from_bytes(ctypes.string_at(pthread_self() + 0x2D0, 4), "little") if OWN and NUMBERS else 0
     return repr([*seen, own])
 
@@ -157,7 +157,8 @@ def _body(trace: str) -> str:
 
 
 def observer(jail: str, numbers: bool = False) -> Job:
-    head = f"OWN, NUMBERS = {jail != 'bare'}, {numbers and platform.machine() == 'x86_64'}  # {next(_count)}\n"
+    head = f"OWN, SHARED = {jail != 'bare'}, {jail != 'docker'}  # its devices are as old as a container\n"
+    head += f"NUMBERS = {numbers and platform.machine() == 'x86_64'}  # {next(_count)}\n"
     return Job("observer", head + _OBSERVER, TELLS, "f")
 
 
@@ -172,8 +173,8 @@ def jail(request: pytest.FixtureRequest) -> Iterator[tuple[str, Executor]]:
         yield request.param, executor
 
 
-def test_a_later_program_sees_nothing_of_an_earlier_one(jail: tuple[str, Executor]) -> None:
-    name, executor = jail
+def seen_later(name: str, executor: Executor) -> dict[str, str]:
+    """Return the traces that a later program sees, and what it then sees."""
     jobs = [observer(name), observer(name)]
     for trace in TRACES:
         jobs += [leaver(trace), observer(name)]
@@ -181,7 +182,11 @@ def test_a_later_program_sees_nothing_of_an_earlier_one(jail: tuple[str, Executo
     assert [v.status for v in verdicts[2::2]] == [Status.PASSED] * len(TRACES)
     first, *rest = [report(verdict) for verdict in verdicts[1::2]]
     assert report(verdicts[0]) == first
-    assert {trace: seen for trace, seen in zip(TRACES, rest, strict=True) if seen != first} == {}
+    return {trace: seen for trace, seen in zip(TRACES, rest, strict=True) if seen != first}
+
+
+def test_a_later_program_sees_nothing_of_an_earlier_one(jail: tuple[str, Executor]) -> None:
+    assert seen_later(*jail) == {}
 
 
 # Without namespaces, process numbers are the machine's (docs/sandbox.md).
@@ -217,6 +222,17 @@ def test_programs_that_agents_see_do_not_see_when_hidden_ones_end(jail: tuple[st
         assert hidden.status is Status.PASSED
         assert before.error.startswith("assert candidate(0) == 0: ValueError: [[") == (jail[0] == "bare")
         assert after.error == before.error
+
+
+def test_what_a_program_leaves_in_the_folder_of_its_tests_reaches_no_other(jail: tuple[str, Executor]) -> None:
+    """A variable of the tests is named like a module of files, so both sides have the same files."""
+    tests = "for io in [1]:\n    assert f(io) == 2\n"
+    leaves = (
+        "import os\ndef f(x):\n    os.mkdir('d')\n    os.chdir('d')\n    open('note', 'w').close()\n    return x + 1\n"
+    )
+    sees = "import os\ndef f(x):\n    return x + 1 + len(os.listdir('.')) + os.getcwd().endswith('d')\n"
+    verdicts = [jail[1].run([Job("job", code, tests, "f", shown=code is sees)])[0] for code in (leaves, sees)]
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED, Status.PASSED], verdicts[1].error
 
 
 def test_programs_that_run_at_the_same_time_see_nothing_of_each_other(jail: tuple[str, Executor]) -> None:
