@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from symposium.cli import PROGRAMS
 from tasks.chain.form import OFTEN_CHANGED
+from tasks.use.exporting import _ADAPTER, _FULL, _LOCAL
 
 ROOT = Path(__file__).parents[1]
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -57,6 +58,12 @@ def test_counts_are_those_of_the_project() -> None:
     assert COUNTS[said(r"(\w+) notebooks:").lower()] == len(list((ROOT / "docs/notebooks").glob("*.ipynb")))
     assert set(re.findall(r"`symposium (\w+)", README)) <= set(PROGRAMS)
     assert said(r"Python ([\d.]+) or newer") in (ROOT / "pyproject.toml").read_text()
+
+
+def test_an_exported_team_needs_only_the_libraries_that_the_readme_names() -> None:
+    imported = set(re.findall(r"^(?:from|import) (\w+)", "\n".join((_LOCAL, _FULL, _ADAPTER)), re.M))
+    named = set(re.findall(r"\w+", said(r"python load\.py # needs only ([^;]+);")))
+    assert imported - set(sys.stdlib_module_names) == named - {"for", "adapters", "too"}
 
 
 def test_every_place_of_the_projects_local_state_is_listed() -> None:

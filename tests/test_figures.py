@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from flows import reward_function
 from pipeline_lib.audit.structure import MARGIN
 from pipeline_lib.credit.fidelity import CLEAR
 from pipeline_lib.credit.plan import MAX_CELLS
@@ -32,6 +33,7 @@ from pipeline_lib.training.budget import MOST_TIMES
 from pipeline_lib.training.optimiser import MAX_REFUSED
 from tasks.services.servers import PAGE_PORT
 from tasks.use.api_requests import Limits as ServerLimits
+from tests.audit.public_rewards import BAD, SOUND
 from tests.test_claims import COUNTS
 
 ROOT = Path(__file__).parents[1]
@@ -179,6 +181,8 @@ LIMITS = [
     ("modules.md", r"`system` \| ([\d.]+)", f"{SoundModulesReward.model_fields['system'].default}"),
     ("rewards.md", r"all ([\d,]+) pairs of memoryless policies", f"{432**2:,}"),
     ("rewards.md", r"up to `mutants` \((\d+)\)", weights(FineCodingReward, "mutants")),
+    ("audit-any-reward.md", r"has (\d+) functions in the style", str(len(BAD) + len(SOUND))),
+    ("audit-any-reward.md", r"At most (\d+) are played", str(reward_function.parser().get_default("limit"))),
     ("orchestration.md", r"MLflow ([\d.]+) shows no runs", ".".join(version("mlflow").split(".")[:2])),
 ]
 
