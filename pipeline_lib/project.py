@@ -6,3 +6,6 @@ PROBLEMS = Path("data/problems")
 BASE = Path("models/base")
 TRAINED = Path("models/trained")
 RESULTS = Path("results")
+
+#: Beside the page of the report: the episodes that tracking records as traces.
+TRACES = "traces.json"

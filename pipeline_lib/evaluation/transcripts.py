@@ -27,7 +27,7 @@ class TranscriptRecorder(Watcher):
     Attributes:
         transcripts: a JSON object per root: ``agents``; ``told`` (first observation of each agent); ``turns`` (texts of
             all agents, by turn); and of the last joint action ``text``, ``language`` and ``checks`` (question, whether
-            it passed, answer).  ``seen`` is there after `add_prompts`.
+            it passed, answer).  ``sampled`` and ``seen`` are there after `add_prompts`.
     """
 
     listens: ClassVar[bool] = False
@@ -66,12 +66,21 @@ class TranscriptRecorder(Watcher):
     def add_prompts(self, place: int, decisions: Sequence[Decision], team: Team) -> None:
         """Add to a transcript what its agents read: the prompts as the models got them, with the source of each part.
 
+        ``sampled`` has a list per turn with agent, tokens and log-probability (natural, to three decimals) of each
+        action.
         ``seen`` has a list per turn with an object per prompt: ``agent``, ``prompt`` (pairs of source and text) and
         ``answer``.  It is left out if there was one turn in which every agent read its first observation only.
         ``decisions`` are the turns of the episode number ``place``.  Tokens of a chat template that have no text are
         left out.
         """
         transcript = self.transcripts[place]
+        transcript["sampled"] = [
+            [
+                [agent, len(action.ids), round(sum(action.logprobs), 3)]
+                for agent, action in zip(decision.agents, decision.actions, strict=True)
+            ]
+            for decision in decisions
+        ]
         seen = []
         for decision, parts in zip(decisions, self._parts[place], strict=True):
             read = zip(decision.agents, decision.policies, decision.prompts, decision.actions, strict=True)

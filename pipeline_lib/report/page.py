@@ -26,6 +26,7 @@ from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.result_tables import between, linked
 from pipeline_lib.report.style import Figure
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
+from pipeline_lib.report.traces import write_traces
 from pipeline_lib.report.viewer import PAGE, write_viewer
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -67,6 +68,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
     storage.write_text(output, page)
     title = f"{data.title}: test episodes"
     write_viewer(title, data.tested, data.metric, data.info, data.metrics, output.parent)
+    write_traces(data.name, data.tested, data.metric, data.info, data.metrics, output.parent)
 
 
 def render(template: str, **context: Any) -> str:

@@ -79,17 +79,27 @@ def write_viewer(
 def _numbers(record: EpisodeRecord, metric: str, info: Metric, solving: Sequence[str]) -> list[Any]:
     """Return reward, value of the metric, whether the episode succeeded (1 or 0), turns and status.
 
-    Without a metric that says what a success is, the greatest value of the primary metric is one.  A lost episode has
-    no numbers.
+    A lost episode has no numbers.
     """
     status = str(record.details.get("status", ""))
     if record.reward is None:
         return [None, None, None, record.turns, "lost"]
     value = value_of(record, metric)
     assert value is not None  # the reward is there
+    success = succeeded(record, metric, info, solving)
+    return [_short(record.reward), _short(value), int(bool(success)), record.turns, status]
+
+
+def succeeded(record: EpisodeRecord, metric: str, info: Metric, solving: Sequence[str]) -> bool | None:
+    """Return whether an episode succeeded, or None if it was lost.
+
+    Without a metric that says what a success is (``solving``), the greatest value of the primary metric is one.
+    """
+    value = value_of(record, metric)
+    if record.reward is None or value is None:
+        return None
     known = [record.metrics[name] for name in solving if name in record.metrics]
-    success = all(one >= 1 for one in known) if known else info.high is not None and value >= info.high
-    return [_short(record.reward), _short(value), int(success), record.turns, status]
+    return all(one >= 1 for one in known) if known else info.high is not None and value >= info.high
 
 
 def _told(record: EpisodeRecord) -> dict[str, Any]:
@@ -99,7 +109,8 @@ def _told(record: EpisodeRecord) -> dict[str, Any]:
         title: {name: _short(value) for name, value in values.items()} for title, values in numbers.items()
     }
     schemes = [str(scheme) for scheme in record.details.get("schemes", ())]
-    return {**found, "schemes": schemes, **_cleaned(record.shown or {})}
+    shown = {name: value for name, value in (record.shown or {}).items() if name != "sampled"}
+    return {**found, "schemes": schemes, **_cleaned(shown)}
 
 
 def _cleaned(value: Any) -> Any:

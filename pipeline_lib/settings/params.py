@@ -33,6 +33,10 @@ def _with_single_agent(value: Any, info: ValidationInfo) -> Any:
     return value if find(environment.kind).single_agent(environment) else {"single_agent": (), **value}
 
 
+#: Joint actions in the last turn of one problem's tree.
+_LARGEST_TREE = 4096
+
+
 class Params(Section):
     """Every setting that changes a result."""
 
@@ -89,6 +93,13 @@ class Params(Section):
             raise ValueError(
                 "train.curriculum: turns adds turns one by one, and environment.turns is 1; set environment.turns to 2 "
                 "or more, or train.curriculum to {kind: epochs}"
+            )
+        turns = getattr(self.environment, "turns", 1)
+        if self.train.groups == "tree" and self.train.group_size**turns > _LARGEST_TREE:
+            raise ValueError(
+                f"train.groups: tree samples {self.train.group_size} ** {turns} joint actions in a problem's last turn "
+                f"(train.group_size ** environment.turns), more than {_LARGEST_TREE:,}; set train.groups to episodes, "
+                "or one of the two smaller"
             )
         return self
 

@@ -38,6 +38,11 @@ def artifact_link(experiment: str, run: str, path: str) -> str:
     return f"#/experiments/{experiment}/runs/{run}/artifacts/{path}?{_TRAINING}"
 
 
+def traces_link(experiment: str, run: str) -> str:
+    """Return the address of a run's traces, relative to the MLflow UI."""
+    return f"#/experiments/{experiment}/runs/{run}/traces?{_TRAINING}"
+
+
 def runs_link(experiment: str) -> str:
     """Return the address of the list of an experiment's runs in the view `VIEW`, relative to the MLflow UI."""
     return f"#/experiments/{experiment}/runs?{_TRAINING}&viewStateShareKey={VIEW}"

@@ -18,6 +18,7 @@ from pipeline_lib.tracking.championship import Contender, decide
 from pipeline_lib.tracking.connection import as_default, connect
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.runs import TAG_RUN, RunRecorder
+from pipeline_lib.tracking.traces import record_traces
 
 CHAMPION = "champion"
 TAG_MODEL, TAG_SELECTED, TAG_CHAMPION = "symposium.model", "symposium.selected", "symposium.champion"
@@ -80,6 +81,12 @@ class Recorder(RunRecorder):
                 self._client.set_registered_model_alias(registered, CHAMPION, version)
         self.tags(key, {TAG_CHAMPION: why})
         self.champions[key] = why
+
+    def traces(self, key: RunKey, episodes: list[dict[str, Any]]) -> None:
+        """Record episodes as traces of the run, in place of those that it had."""
+        experiment, run = self.ids(key)
+        with self._alone():
+            record_traces(self._client, self._uri, experiment, run, key.run, episodes)
 
     @contextmanager
     def _model(self, key: RunKey, name: str, step: int, digest: str, uri: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
 from pipeline_lib.locks import locked
-from pipeline_lib.tracking.addresses import LOCK, artifact_link
+from pipeline_lib.tracking.addresses import LOCK, artifact_link, traces_link
 from pipeline_lib.tracking.connection import connect, experiment_id, local_artifacts
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
 from pipeline_lib.tracking.processes import is_gone
@@ -121,9 +121,10 @@ class RunRecorder:
         self._client.log_batch(self.ids(key)[1], tags=_tags(tags))
 
     def description(self, key: RunKey, text: str, artifact: str) -> None:
-        """Set the text at the top of the run's page: Markdown, and a link to one of its artifacts."""
-        link = f"[{artifact}]({artifact_link(*self.ids(key), artifact)})"
-        self.tags(key, {"mlflow.note.content": f"{text}\n\n{link}"})
+        """Set the text at the top of the run's page: Markdown, and links to one of its artifacts and to its traces."""
+        ids = self.ids(key)
+        links = f"[{artifact}]({artifact_link(*ids, artifact)}), [episodes as traces]({traces_link(*ids)})"
+        self.tags(key, {"mlflow.note.content": f"{text}\n\n{links}"})
 
     def metrics(self, key: RunKey, values: list[MetricValue]) -> None:
         """Log metrics; a metric that already has a value at a step keeps it."""

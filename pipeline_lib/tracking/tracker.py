@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -183,6 +183,10 @@ class TrackedRun:
     def describe(self, text: str, artifact: str) -> None:
         """Set the text at the top of the run's page (Markdown), with a link to one of the run's artifacts."""
         self._put("description", text=text, artifact=artifact)
+
+    def traces(self, episodes: Sequence[Mapping[str, Any]]) -> None:
+        """Record episodes as traces, in place of those that the run had (`pipeline_lib.report.traces.traced`)."""
+        self._put("traces", episodes=[dict(episode) for episode in episodes])
 
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:
         """Record a data set that the run reads.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.project import TRACES
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import artifact_link, run_link, tracking_uri
@@ -188,6 +189,7 @@ def record_costs(whole: TrackedRun, spent: Mapping[str, Mapping[str, float]]) ->
 def record_report(whole: TrackedRun, folder: Path, lines: Sequence[str]) -> None:
     """Keep the report with the whole run, described by the run's note and the lines of the verdict."""
     whole.artifact(folder)
+    whole.traces(storage.read_json(folder / TRACES))
     whole.describe("\n\n".join(filter(None, (os.environ.get(NOTE), *lines))), "index.html")
 
 

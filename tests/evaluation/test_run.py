@@ -209,6 +209,8 @@ def test_texts_are_kept_of_the_first_episode_on_each_problem_and_change_nothing_
         shown = record.shown
         assert shown["turns"] == [list(turn) for turn in record.details["said"]]
         assert len(shown["told"]) == len(shown["agents"]) == len(Talking().agents(problem))
+        assert sum(tokens for turn in shown["sampled"] for _, tokens, _ in turn) == record.tokens
+        assert all(-1000 < logprob <= 0 for turn in shown["sampled"] for _, _, logprob in turn)
         assert shown["text"] == "\n\n".join(text.strip("\n") for text in shown["turns"][-1] if text.strip())
     assert "shown" not in plain[0].to_json()
     for record in (plain[0], kept[0]):

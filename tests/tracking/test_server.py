@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,60 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
         server.stop()
     assert reader.curve("train seed 0", "reward") == [(1, 1.0), (2, 2.0)]
     assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def episode(name: str, verdict: str) -> dict[str, Any]:
+    """An episode as `pipeline_lib.report.traces.traced` tells it."""
+    actions = [
+        {
+            "agent": agent,
+            "turn": 0,
+            "prompt": f"write {agent}",
+            "text": f"def {agent}",
+            "tokens": 5,
+            "log_probability": -2.5,
+        }
+        for agent in ("helper", "main")
+    ]
+    return {
+        "id": name, "team": "selected seed 0", "problem": "p0", "sample": 0, "actions": actions, "result": "both",
+        "checks": [["assert f(1) == 1", verdict == "success", ""]],
+        "tags": {"verdict": verdict},
+        "feedback": {"verdict": verdict, "reward": 1.5, "reward: tests": 1.0, "tests_passed": 0.5},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_episodes_are_traces_of_their_run_and_are_found_by_their_verdict(
+    over_http: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = home.rename(home.with_name("mlflow"))
+    server = start(home, monkeypatch) if over_http else None
+    try:
+        uri = server.url if server else f"sqlite:///{home}/mlflow.db"
+        client = Reader(uri).client
+        for told in (["a success", "b failure"], ["b failure", "c failure"]):  # the second report has another episode
+            tracking = Tracker(home, "team", "brave-owl", uri=uri, interval_s=0.1)
+            for _ in range(2):  # a stage that is run again
+                tracking.whole.traces([episode(name, name.partition(" ")[2]) for name in told])
+            ids = tracking.whole.ids(60)
+            assert tracking.close(60) and tracking.rejected() == []
+        assert ids is not None
+        experiment, run = ids
+        traces = client.search_traces(locations=[experiment], run_id=run)
+        assert sorted(trace.info.tags["symposium.episode"] for trace in traces) == ["b failure", "c failure"]
+        failed = client.search_traces(locations=[experiment], filter_string="feedback.verdict = 'failure'")
+        assert len(failed) == 2
+        assert client.search_traces(locations=[experiment], filter_string="feedback.verdict = 'success'") == []
+        root, *actions = failed[0].data.spans
+        assert (root.name, root.parent_id) == ("selected seed 0: p0", None)
+        assert [(span.name, span.inputs, span.outputs, span.attributes["tokens"]) for span in actions] == [
+            ("turn 1: helper", "write helper", "def helper", 5), ("turn 1: main", "write main", "def main", 5),
+        ]  # fmt: skip
+        assert {span.parent_id for span in actions} == {root.span_id}
+        given = {feedback.name: feedback.feedback.value for feedback in failed[0].info.assessments}
+        assert given == {"verdict": "failure", "reward": 1.5, "reward: tests": 1.0, "tests_passed": 0.5}
+        assert "MLFLOW_TRACKING_URI" not in os.environ
+    finally:
+        if server:
+            server.stop()
