@@ -11,7 +11,7 @@ from scripts.notebook_page import page
 from scripts.run_notebooks import NOTEBOOKS, run
 from tests.sampling import sampled
 
-NAMES = ("quick-start", "own-environment", "verdict", "credit")
+NAMES = ("quick-start", "own-environment", "verdict", "credit", "other-people")
 
 
 def kinds(notebook: nbformat.NotebookNode) -> list[list[str]]:

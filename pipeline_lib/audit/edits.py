@@ -15,9 +15,10 @@ import keyword
 import re
 import string
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType, ModuleType
-from typing import NamedTuple
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
+from typing import Any, NamedTuple
 
 #: At most so many words are written into a text, and so many tried as its end.
 _MOST_WORDS, _MOST_ENDS = 400, 8
@@ -36,15 +37,21 @@ class Words(NamedTuple):
 def words_of(source: object) -> Words:
     """Return the texts in the module of an object or function, and in what that uses of other modules of a user.
 
-    ``source`` may also be a tuple of these.  There are none without a source.
+    ``source`` may also be a tuple of these.  What was written in a notebook or at a prompt has no module with a source:
+    then the functions themselves are read, or at least their constants.
     """
     texts: list[str] = []
     last: list[str] = []
     several = source if isinstance(source, tuple) else (source,)
-    for module in dict.fromkeys(module for one in several for module in _modules_of(one)):
+    read: list[ModuleType | FunctionType] = [module for one in several for module in _modules_of(one)]
+    read += [function for one in several for function in _functions_without_a_module(one)]
+    for code in dict.fromkeys(read):
+        if isinstance(code, FunctionType):
+            texts += _texts_named_by(code)
         try:
-            tree = ast.parse(inspect.getsource(module))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
         except (OSError, TypeError, SyntaxError):
+            texts += [] if isinstance(code, ModuleType) else _constants(code)
             continue
         texts += _texts(tree)
         for node in ast.walk(tree):
@@ -62,6 +69,51 @@ def _texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node not in unread and isinstance(node.value, str):
             yield node.value
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function and that of the functions and comprehensions within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _constants(function: FunctionType) -> Iterator[str]:
+    """Yield the texts in a function's code."""
+    for code in _codes(function.__code__):
+        for constant in code.co_consts:
+            several = constant if isinstance(constant, tuple | frozenset) else (constant,)
+            yield from (one for one in several if isinstance(one, str))
+
+
+def _named(function: FunctionType) -> list[Any]:
+    """Return the values of the global names in a function's code."""
+    names = dict.fromkeys(name for code in _codes(function.__code__) for name in code.co_names)
+    return [function.__globals__[name] for name in names if name in function.__globals__]
+
+
+def _texts_named_by(function: FunctionType) -> Iterator[str]:
+    """Yield the global texts that a function names, alone or in a collection."""
+    for value in _named(function):
+        several = value if isinstance(value, list | tuple | set | frozenset | dict) else (value,)
+        yield from (one for one in several if isinstance(one, str))
+
+
+def _functions_without_a_module(source: object) -> list[FunctionType]:
+    """Return the functions of an object, and those that they use, if they were written where no module has a source."""
+    waiting = [source, *vars(type(source)).values()] if not isinstance(source, FunctionType) else [source]
+    found: list[FunctionType] = []
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, FunctionType) or function in found:
+            continue
+        if hasattr(sys.modules.get(function.__module__), "__file__"):
+            continue
+        found.append(function)
+        for named in _named(function):
+            waiting += [named, *(vars(named).values() if isinstance(named, type) else ())]
+    return found
 
 
 def _modules_of(source: object) -> list[ModuleType]:

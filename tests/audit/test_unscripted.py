@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import symposium
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Words, edits_with, spoiled, words_of
 from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.result import Check, Status, worst
@@ -149,6 +150,38 @@ def test_every_construct_of_the_language_and_every_character_is_tried() -> None:
         assert set(string.printable) - {"\r", "\x0b", "\x0c"} <= set(said)
     documented = PROGRAM["docstrings"]("def main(x):\n    return x\n")
     assert "\t" in ast.unparse(ast.parse(documented)), "what survives when the text of a program is written anew"
+
+
+WITHOUT_A_FILE = """
+WORDS = {"gladly": 1}
+
+def helper(text):
+    return "certainly" in text
+
+class Kind:
+    def __call__(self, text):
+        return helper(text) and "kindly" in text
+
+def friendly(completions, **columns):
+    return [float("sure" in text or helper(text) or any(word in text for word in WORDS)) for text in completions]
+
+def last(completions, answer, **columns):
+    return [float(text.split()[-1:] == [right]) for text, right in zip(completions, answer)]
+"""
+
+
+def test_the_words_of_a_reward_that_was_written_in_a_notebook_are_found_too() -> None:
+    """There, a function's module has no file."""
+    made: dict[str, Any] = {"__name__": "a notebook"}
+    exec(WITHOUT_A_FILE, made)
+    assert {"sure", "certainly", "gladly"} <= set(words_of((made["friendly"],)).anywhere)
+    assert {"kindly", "certainly"} <= set(words_of(made["Kind"]()).anywhere)
+    rows = [
+        {"prompt": f"What is {a} + {b}?", "answer": str(a + b)} for a, b in zip(range(9), range(3, 48, 5), strict=True)
+    ]
+    functions = [made["last"], made["friendly"]]
+    assert symposium.audit(functions, rows, metric="last:answer", weights=[1.0, 0.05]).passed
+    assert not symposium.audit(functions, rows, metric="last:answer", weights=[1.0, 4.0]).passed
 
 
 def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:

@@ -347,6 +347,11 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     assert whole.data.metrics["run/seconds"] > 0
     assert whole.data.tags["mlflow.note.content"].startswith("\n\n".join(result["lines"]))
     assert list((finished / ".symposium/mlflow/artifacts").rglob("artifacts/index.html"))
+    told = json.loads((finished / "report/traces.json").read_text())
+    traces = client.search_traces(locations=[train.info.experiment_id], run_id=whole.info.run_id)
+    assert sorted(trace.info.tags["symposium.episode"] for trace in traces) == sorted(one["id"] for one in told) != []
+    (base, *_) = [one for one in told if one["team"] == "base"]
+    assert [action["agent"] for action in base["actions"]] == ["helper", "main"] and base["actions"][0]["tokens"] > 0
     assert train.data.params["train.steps"] == "12" and "verdict.margin" not in train.data.params
     registered = client.search_registered_models("name = 'symposium-coding'")
     if result["verdict"] == "IMPROVED":

@@ -11,6 +11,7 @@ import mlflow
 import pytest
 
 from flows.runs import HEADINGS, about, row
+from pipeline_lib.project import TRACES
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import write_json, write_jsonl, write_text
 from pipeline_lib.tracking import Tracker
@@ -41,6 +42,7 @@ def restored(tmp_path: Path) -> Path:
     write_json(tmp_path / RESULTS / "verdict.json", VERDICT)
     write_json(tmp_path / RESULTS / "test/cost.json", {"base": {"seconds": 36.0, "tokens": 3}})
     write_text(tmp_path / REPORT / "index.html", "<p>the page</p>")
+    write_json(tmp_path / REPORT / TRACES, [])
     return tmp_path
 
 
