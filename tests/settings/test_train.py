@@ -33,9 +33,7 @@ def test_refused(given: dict[str, Any], reason: str) -> None:
 
 def test_a_tree_that_no_machine_samples_is_refused() -> None:
     values = {"environment": {"kind": "pettingzoo", "turns": 5}, "evaluate": {"baselines": []}}
-    with pytest.raises(
-        ValidationError, match=r"tree samples 8 \*\* 5 joint .*set train.groups to episodes"
-    ):
+    with pytest.raises(ValidationError, match=r"tree samples 8 \*\* 5 joint .*set train.groups to episodes"):
         Params.model_validate(values)
     for train in ({"groups": "episodes"}, {"group_size": 4}):
         assert Params.model_validate({**values, "train": train}).train.steps > 0
