@@ -17,7 +17,7 @@ from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find,
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.compose import validate_params
 from tasks.identity.stages import identity_of
-from tests.flows.project import SMALL, call, make_project
+from tests.flows.project import SMALL, call, lay_tracking, make_project
 
 PACKAGE = Path(__file__).parent / "third"
 
@@ -123,13 +123,16 @@ def test_scripted_teams_play_all_turns(known: Path):
 
 @pytest.mark.slow
 @pytest.mark.service
-def test_the_whole_chain_ends_in_a_verdict_and_a_page(installed: Path, tmp_path: Path):
+def test_the_whole_chain_ends_in_a_verdict_and_a_page(
+    installed: Path, tmp_path: Path, server: dict[str, str], empty_database: Path
+):
     """One preset is all that the project gets; what coding has by default gives way to the environment's own."""
     project = make_project(tmp_path / "project", SETTINGS)
+    lay_tracking(project, empty_database)
     # DVC plans the default's seeds, the preset has one; what DVC plans for the others writes empty files.
     preset = "kind: halves\nform: 0.2\nwith: {seeds: {train: [0], single_agent: []}}\n"
     (project / "conf/environment/halves.yaml").write_text(preset)
-    told = call(project, "python", "-m", "flows.experiment", PYTHONPATH=str(installed))
+    told = call(project, "python", "-m", "flows.experiment", PYTHONPATH=str(installed), **server)
     verdict = json.loads((project / "results/verdict.json").read_text())
     assert list(json.loads((project / "results/selection.json").read_text())["team"]["seeds"]) == ["0"]
     assert verdict["metric"] == "match" and verdict["verdict"] in told
@@ -145,6 +148,6 @@ def test_the_whole_chain_ends_in_a_verdict_and_a_page(installed: Path, tmp_path:
     assert (plots / "learning.csv").read_text().startswith("step,reward,primary")
     assert (plots / "letters.csv").read_text().startswith("letter,share")
     shown = json.loads(call(project, "dvc", "plots", "show", "--json", PYTHONPATH=str(installed)).split("\n")[-2])
-    call(project, "dvc", "repro", PYTHONPATH=str(installed))
+    call(project, "dvc", "repro", "sweep@1", PYTHONPATH=str(installed), **server)
     assert (project / "models/trained/team-1/left-out.txt").exists()
     assert shown.get("errors", []) == [] and len(shown["data"]) >= 4

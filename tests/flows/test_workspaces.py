@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from flows import study_cells
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain import workspaces
 from tasks.chain.graph import ChainError
+from tasks.chain.workspaces import save_experiment
 from tasks.looks.records import LOOKS, record, records
 from tests.flows.project import call
 from tests.flows.toy_project import commit
@@ -124,6 +126,27 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Return the content of every file of a working tree."""
     files = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     return {str(name): path.read_bytes() for name, path in files if name.parts[0] not in {".git", ".dvc", ".symposium"}}
+
+
+def test_a_cell_of_a_study_whose_experiment_cannot_be_saved_is_not_kept(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the chain one stage is enough here: what is wrong comes after it."""
+    (toy / "dvc.yaml").write_text(ONE_STAGE)
+    commit(toy, "one stage is enough here")
+    call(toy, "git", "update-ref", "refs/exps", "HEAD")  # where experiments would be saved
+    monkeypatch.chdir(toy)
+    monkeypatch.setattr(study_cells, "identity_of", lambda place: "identity")
+
+    def short_chain(place: Path, project: Path, params: Params, run: str, *_: object) -> None:
+        call(place, "dvc", "repro", "-q")
+        save_experiment(place, project, run)
+
+    monkeypatch.setattr(study_cells, "in_workspace", short_chain)
+    params = changed(load_params(toy / "params.yaml", toy / "conf"), train={"steps": 6})
+    with pytest.raises(ChainError, match="cannot lock ref"):
+        study_cells.cell.fn("rates", "high", params, (0, 1), 1)
+    assert not list((toy / ".symposium").rglob("kept.json"))
 
 
 def test_what_was_computed_in_one_workspace_is_not_computed_again_in_the_next(toy: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.services.new_project import FILES
-from tests.flows.project import ROOT, environment
+from tests.flows.project import ROOT, environment, lay_tracking
 
 PARTS = ("flows", "pipeline_lib", "symposium", "tasks")
 
@@ -49,9 +49,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin/python"
 
 
-def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    variables = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
-    return subprocess.run([str(python), *words], cwd=folder, env=variables, capture_output=True, text=True, check=False)
+def run(python: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in environment().items() if name != "PYTHONPATH"} | variables
+    return subprocess.run([str(python), *words], cwd=folder, env=kept, capture_output=True, text=True, check=False)
 
 
 def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: Path, tmp_path: Path):
@@ -76,11 +76,14 @@ def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: 
 
 @pytest.mark.slow
 @pytest.mark.service
-def test_a_changed_setting_is_not_up_to_date_in_a_project_without_the_code(installed: Path, tmp_path: Path):
+def test_a_changed_setting_is_not_up_to_date_in_a_project_without_the_code(
+    installed: Path, tmp_path: Path, server: dict[str, str], empty_database: Path
+):
+    lay_tracking(tmp_path, empty_database)
     assert run(installed, tmp_path, "-m", "symposium", "init").returncode == 0
     small = ("-S", "problems.sizes.train=64", "-S", "problems.sizes.validation=8", "-S", "problems.sizes.test=8")
     said = [
-        run(installed, tmp_path, "-m", "symposium", "run", "--plain", "prepare", *changes)
+        run(installed, tmp_path, "-m", "symposium", "run", "--plain", "prepare", *changes, **server)
         for changes in (small, (), ("-S", "problems.seed=8"))
     ]
     assert [done.returncode for done in said] == [0, 0, 0], [done.stderr for done in said]
