@@ -1,5 +1,6 @@
 """The whole chain for real, small: from nothing to a verdict, and what happens when something is changed or killed."""
 
+import contextlib
 import json
 import os
 import random
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow
+import psutil
 import pytest
 import yaml
 
@@ -25,6 +28,7 @@ from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
+from tasks.services.preloaded import preloaded
 from tasks.services.stage_proxy import ITSELF
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
 from tasks.use.page import EpisodeRequest, play_episode
@@ -45,6 +49,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = call(project, "python", "-m", "flows.experiment", **watch)
     assert ITSELF not in said, "a chain of sixteen stages would take half as long again"
     return project
+
+
+@pytest.fixture(scope="module")
+def ready(server: dict[str, str]) -> Iterator[dict[str, str]]:
+    """What `symposium run` offers its stages: a Prefect server, and a process that has the libraries in memory."""
+    with preloaded(Path.cwd(), stages=2, jobs=1) as libraries:
+        same = {name: os.environ[name] for name in ("PREFECT_HOME", "PREFECT_UI_URL") if name in os.environ}
+        yield {**server, **libraries(), **same}
 
 
 def ran(text: str) -> set[str]:
@@ -317,8 +329,6 @@ def test_a_checkpoints_bytes_lie_on_disk_once(finished: Path):
 
 
 def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: Path):
-    import mlflow
-
     client = mlflow.MlflowClient(f"sqlite:///{finished}/.symposium/mlflow/mlflow.db")
     runs = client.search_runs([e.experiment_id for e in client.search_experiments()], max_results=100)
     train = next(run for run in runs if run.info.run_name.endswith(" train team seed 0"))
@@ -364,18 +374,18 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
 
 
 @pytest.fixture(scope="module")
-def experiment(finished: Path, tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> tuple[Path, str]:
+def experiment(finished: Path, tmp_path_factory: pytest.TempPathFactory, ready: dict[str, str]) -> tuple[Path, str]:
     """A copy in which more episodes are tested, as the experiment brave-owl of DVC, and what DVC printed."""
     project = copy(finished, tmp_path_factory.mktemp("experiment"))
     git = ("git", "-c", "user.name=t", "-c", "user.email=t@localhost")
     call(project, *git, "add", "-A")
     call(project, *git, "commit", "-qm", "a run")
-    said = call(project, "dvc", "exp", "run", "-n", "brave-owl", "-S", "evaluate.test.samples=3", **server)
+    said = call(project, "dvc", "exp", "run", "-n", "brave-owl", "-S", "evaluate.test.samples=3", **ready)
     return project, said
 
 
 def test_an_evaluation_setting_does_not_train_again(
-    experiment: tuple[Path, str], tmp_path: Path, server: dict[str, str]
+    experiment: tuple[Path, str], tmp_path: Path, ready: dict[str, str]
 ):
     project = copy(experiment[0], tmp_path)
     done = ran(experiment[1])
@@ -389,7 +399,7 @@ def test_an_evaluation_setting_does_not_train_again(
     assert "\n".join(verdict["lines"]) in outcome(project, 1.0)
     shutil.rmtree(project / ".symposium")
     change_settings(project, {"verdict": {"margin": 0.15}})
-    call(project, "python", "-m", "flows.verdict", **server)
+    call(project, "python", "-m", "flows.verdict", **ready)
     told = json.loads((project / "results/verdict.json").read_text())
     assert told["plan"]["deviations"] == ["margin: planned 0.05, done 0.15"]
     assert told["looks"]["count"] == 3
@@ -397,18 +407,18 @@ def test_an_evaluation_setting_does_not_train_again(
 
 
 def test_a_learning_rate_does_not_make_problems_again_and_never_resumes_from_the_old_one(
-    finished: Path, tmp_path: Path, server: dict[str, str]
+    finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
     project = copy(finished, tmp_path)
     before = file_digest(project / "models/trained/team-0/step-00012/checkpoint.json")
     change_settings(project, {"train": {"learning_rate": 2e-3}})
-    done = ran(call(project, "dvc", "repro", "train@0", **server))
+    done = ran(call(project, "dvc", "repro", "train@0", **ready))
     assert done == {"train@0"}
     assert file_digest(project / "models/trained/team-0/step-00012/checkpoint.json") != before
 
 
 def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
-    finished: Path, tmp_path: Path, server: dict[str, str]
+    finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
     project = copy(finished, tmp_path)
     before = folder_digest(project / "models/trained/team-0")
@@ -418,24 +428,24 @@ def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
     loss.write_text(text.replace("-(correction * objective).sum()", "-(correction * objective).sum() * 0.0"))
     assert "code: pipeline_lib.training.loss: changed" in call(project, "python", "-m", "flows.identity", "train")
     # The stage identity is left out, so DVC sees no change; whoever forces the stage is told.
-    said = call(project, "dvc", "repro", "-f", "--single-item", "train@0", status=255, **server)
+    said = call(project, "dvc", "repro", "-f", "--single-item", "train@0", status=255, **ready)
     assert "would be stored under a wrong identity" in said and "code: pipeline_lib.training.loss: changed" in said
-    assert ran(call(project, "dvc", "repro", "train@0", **server)) == {"train@0"}
+    assert ran(call(project, "dvc", "repro", "train@0", **ready)) == {"train@0"}
     assert folder_digest(project / "models/trained/team-0") != before
     loss.write_text(text.replace('"""', '"""AgentAnswer in other words. ', 1) + "\n# and a comment\n")
-    said = call(project, "dvc", "repro", "train@0", **server)
+    said = call(project, "dvc", "repro", "train@0", **ready)
     assert not ran(said) and "Stage 'train@0' is cached" in said
     assert folder_digest(project / "models/trained/team-0") == before
 
 
 def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
-    finished: Path, tmp_path: Path, server: dict[str, str]
+    finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
     """Whoever asks DVC for one stage alone gets it only on what its other stages made under the present settings."""
     project = copy(finished, tmp_path)
     kept = (project / "params.yaml").read_text()
     change_settings(project, {"train": {"learning_rate": 0.5}})
-    said = call(project, "dvc", "repro", "-f", "-s", "verdict", status=255, **server)
+    said = call(project, "dvc", "repro", "-f", "-s", "verdict", status=255, **ready)
     assert "stage verdict would use inputs that are not up to date" in said
     assert "train@0 is stale" in said and "Traceback" not in said
     (project / "params.yaml").write_text(kept)
@@ -444,53 +454,49 @@ def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     episodes.unlink()
     episodes.write_text(text.replace('"tests_passed": 0.0', '"tests_passed": 1.0').replace("0.5", "0.6"))
     assert episodes.read_text() != text
-    said = call(project, "dvc", "repro", "-s", "verdict", status=255, **server)
+    said = call(project, "dvc", "repro", "-s", "verdict", status=255, **ready)
     assert "results/test has changed since test wrote it" in said
     episodes.unlink()
     episodes.write_text(text)
-    call(project, "dvc", "repro", "-f", "-s", "verdict")  # with a server of its own, as for who has none running
+    said = call(project, "dvc", "repro", "-f", "-s", "verdict")  # with a server of its own, as for who has none running
+    assert ITSELF not in said
 
 
-def test_forced_training_trains(finished: Path, tmp_path: Path, server: dict[str, str]):
+def test_forced_training_trains(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     before = folder_digest(project / "models/trained/team-0")
     scratch = {path: path.stat().st_mtime_ns for path in (project / ".symposium/scratch").rglob("checkpoint.json")}
     assert scratch
-    call(project, "dvc", "repro", "-f", "--single-item", "train@0", **server)
+    call(project, "dvc", "repro", "-f", "--single-item", "train@0", **ready)
     after = {path: path.stat().st_mtime_ns for path in (project / ".symposium/scratch").rglob("checkpoint.json")}
     assert scratch.keys() == after.keys() and not scratch.items() & after.items()
     assert folder_digest(project / "models/trained/team-0") == before
 
 
 def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finished: Path, tmp_path: Path):
-    files: dict[str, set[str]] = {
-        "tests/flows/test_chain.py": set(),
-        "pipeline_lib/tracking/recorder.py": set(),
-        "pipeline_lib/report/style.py": {"report"},
-        "pipeline_lib/evaluation/effects.py": {"verdict"},
-        "pipeline_lib/sandbox/inside/zygote.py": {"audit", "train@0", "sweep@0", "test"},
-    }
+    """To DVC; that it is exactly the stages that run it: tests/tasks/test_staleness.py."""
     project = copy(finished, tmp_path)
 
-    def stale(line: str, *names: str) -> set[str]:
-        for name in names:
+    def stale(*changes: tuple[str, str]) -> set[str]:
+        for name, line in changes:
             (project / name).write_text((project / name).read_text() + f"\n{line}\n")
         call(project, "dvc", "repro", "-q", "--single-item", "identity")
         return set(json.loads(call(project, "dvc", "status", "--json"))) - {"identity"}
 
-    assert not stale("# a comment", *files)
-    assert not stale("_FURTHER = 1", *[name for name in files if not files[name]])
-    known: set[str] = set()
-    for name in filter(files.get, files):
-        found = stale("_FURTHER = 1", name)
-        assert found >= files[name] | known and found > known
-        known = found
+    verdicts, jails = "pipeline_lib/evaluation/effects.py", "pipeline_lib/sandbox/inside/zygote.py"
+    comments = [(name, "# a comment") for name in (verdicts, jails)]
+    unused = [(name, "_FURTHER = 1") for name in ("tests/flows/test_chain.py", "pipeline_lib/tracking/recorder.py")]
+    assert not stale(*comments, *unused)
+    judged = stale((verdicts, "_FURTHER = 1"))
+    assert "verdict" in judged and not judged & {"audit", "train@0", "sweep@0", "test"}
+    assert stale((jails, "_FURTHER = 1")) >= judged | {"audit", "train@0", "sweep@0", "test"}
 
 
-def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, server: dict[str, str]):
+def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     change_settings(project, {"train": {"steps": 15}})
-    printed = call(project, "dvc", "repro", "sweep@0", **server)
+    printed = call(project, "dvc", "repro", "sweep@0", **ready)
+    assert ITSELF not in printed
     assert len(re.findall(r"Task run 'team 0 step \d+' - Finished in state Cached", printed)) == 5
     assert re.findall(r"Task run 'team 0 step (\d+)' - Finished in state Completed", printed) == ["15"]
 
@@ -516,7 +522,7 @@ def test_mistakes_end_with_a_message_before_any_work(finished: Path, tmp_path: P
 
 
 def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(
-    finished: Path, tmp_path: Path, server: dict[str, str]
+    finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
     """``kill -9`` of everything, again and again: the same command continues, and the checkpoints are the same."""
     project = copy(finished, tmp_path)
@@ -527,22 +533,24 @@ def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(
         running = subprocess.Popen(
             ["dvc", "repro", "train@0"],
             cwd=project,
-            env=environment() | server,
+            env=environment() | ready,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
         while steps_done(scratch) < max(step, before + 1):
             assert running.poll() is None, "it ended before it was killed"
             time.sleep(0.01)
-        os.killpg(running.pid, signal.SIGKILL)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cwd() == str(project):  # DVC, the stage, and the fork that does its work
+                    process.kill()
         assert running.wait() == -signal.SIGKILL
         before = steps_done(scratch)
         assert step <= before < last, "training was not interrupted"
         assert not trained.exists()
     kept = {path: path.stat().st_mtime_ns for path in scratch.rglob("checkpoint.json")}
     assert len(kept) > 1, "there is nothing to continue from"
-    call(project, "dvc", "repro", "train@0", **server)
+    call(project, "dvc", "repro", "train@0", **ready)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "it began anew"
     assert folder_digest(trained) == folder_digest(finished / "models/trained/team-0")
 
@@ -566,12 +574,12 @@ DOCUMENTED = (
 
 
 def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
-    experiment: tuple[Path, str], tmp_path: Path, server: dict[str, str]
+    experiment: tuple[Path, str], tmp_path: Path, ready: dict[str, str]
 ):
     project = experiment[0]
     for command in DOCUMENTED:
         assert command in {shlex.join(words) for _, words in ALL}, "it is not in README or docs"
-        said = call(project, *shlex.split(command), **server)
+        said = call(project, *shlex.split(command), **ready)
         assert "Traceback" not in said and "DVC failed to load" not in said, said
     shown = call(project, "dvc", "exp", "show", "--only-changed", "--drop", ".*/", "--csv")
     columns = shown.splitlines()[0].split(",")
@@ -591,6 +599,69 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     call(project, "dvc", "pull")
     assert folder_digest(project / "models") == expected
     assert json.loads(call(project, "dvc", "status", "--json")) == {"identity": ["always changed"]}
+
+
+STUDY: dict[str, Any] = {
+    "question": "Does a larger learning rate teach more?",
+    "changes": {"train.steps": 3, "evaluate.baselines": []},
+    "factors": {"rate": {"usual": {}, "high": {"train.learning_rate": 0.003}}},
+    "against": {"rate": "usual"},
+    "seeds": [0, 1, 2],
+}
+
+
+def write_study(project: Path, study: dict[str, Any]) -> None:
+    path = project / "conf/studies/rates.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(study, sort_keys=False))
+
+
+def test_a_study_runs_each_cell_once_and_compares_them(finished: Path, tmp_path: Path, ready: dict[str, str]):
+    """What the project has made already, from the problems to the base's episodes, is not made again."""
+    project = copy(finished, tmp_path)
+    write_study(project, STUDY)
+    said = call(project, "python", "-m", "flows.study", "rates", **ready)
+    assert "unchanged since its last run" not in said, "a cell without an experiment is not done"
+    experiments = call(project, "git", "for-each-ref", "--format=%(refname)", "refs/exps/").split()
+    assert sorted(ref.rpartition("/")[2] for ref in experiments) == ["rates-high", "rates-usual"]
+    result = json.loads((project / "studies/rates/study.json").read_text())
+    (contrast,) = result["contrasts"]
+    assert contrast["sentence"] in said and contrast["cells"] == [["high"], ["usual"]]
+    assert "when none of its results was kept here, and kept" in result["plan"]
+    assert "Looks at problems of this test split: 3, of which 1 before that" in result["plan"]
+    assert all(len(cell["by_seed"]) == 3 for cell in result["cells"].values())
+    tracked = mlflow.MlflowClient(f"sqlite:///{project}/.symposium/mlflow/mlflow.db")
+    runs = {
+        run.info.run_name: run
+        for run in tracked.search_runs([found.experiment_id for found in tracked.search_experiments()])
+    }
+    whole = runs["study rates"]
+    assert (whole.info.status, whole.data.tags["verdict"]) == ("FINISHED", f"{contrast['name']}: {contrast['verdict']}")
+    for cell in ("rates-high", "rates-usual"):
+        assert runs[cell].data.tags["mlflow.parentRunId"] == whole.info.run_id
+        assert runs[cell].data.tags["verdict"] and runs[cell].info.status == "FINISHED"
+    assert "train.learning_rate=0.003" in runs["rates-high"].data.tags["changes"].split(", ")
+    assert "train.learning_rate" not in runs["rates-usual"].data.tags["changes"]
+    page = (project / "studies/rates/index.html").read_text()
+    assert "Does a larger learning rate teach more?" in page and 'src="' not in page and "<script" not in page
+    assert all(f"Learning, by {cost}" in page for cost in ("updates", "sampled tokens", "executed joint actions"))
+    rates = {
+        name: yaml.safe_load(call(project, "git", "show", f"{ref}:params.yaml"))["train"].get("learning_rate")
+        for ref in experiments
+        for name in [ref.rpartition("-")[2]]
+    }
+    assert rates["high"] == 0.003 != rates["usual"]
+
+    again = call(project, "python", "-m", "flows.study", "rates", **ready)
+    assert again.count("unchanged since its last run") == 2 and contrast["sentence"] in again
+
+
+def test_cells_that_are_judged_differently_are_refused(finished: Path, tmp_path: Path):
+    project = copy(finished, tmp_path)
+    write_study(project, {**STUDY, "factors": {"rate": {"usual": {}, "high": {"evaluate.test.samples": 9}}}})
+    assert "differ in evaluate" in call(project, "python", "-m", "flows.study", "rates", status=2)
+    assert not (project / "studies").exists()
+    assert "studies there: conf/studies" in call(project, "python", "-m", "flows.study", "rate", status=2)
 
 
 @pytest.mark.exhaustive
