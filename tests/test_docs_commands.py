@@ -70,10 +70,10 @@ def test_a_documented_command_is_accepted_by_its_program(
         accepted_by_dvc(arguments, tmp_path)
     elif program == "symposium":
         assert arguments[0] in PROGRAMS
-        accepted_by(PROGRAMS[arguments[0]][0], arguments[1:], monkeypatch)
+        accepted_by(PROGRAMS[arguments[0]][0], arguments[1:], monkeypatch, tmp_path)
     else:
         assert words[:2] == ["python", "-m"], "what is it? EXCEPTIONS holds commands that cannot be tried"
-        accepted_by(arguments[1], arguments[2:], monkeypatch)
+        accepted_by(arguments[1], arguments[2:], monkeypatch, tmp_path)
 
 
 def test_files_of_the_project_that_a_page_names_exist() -> None:
@@ -89,7 +89,7 @@ def test_files_of_the_project_that_a_page_names_exist() -> None:
     assert not missing
 
 
-def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Start a program, and stop it as soon as it has read its command line."""
     parse = argparse.ArgumentParser.parse_args
 
@@ -98,6 +98,9 @@ def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
         raise SystemExit(ACCEPTED)
 
     monkeypatch.setattr(sys, "argv", [module, *arguments])
+    if "problem.json" in arguments:  # the reader's own file, which the program looks for at once
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "problem.json").write_text("{}")
     found = importlib.util.find_spec(module)
     assert found is not None, "there is no such module"
     program = importlib.import_module(f"{module}.__main__" if found.submodule_search_locations else module)

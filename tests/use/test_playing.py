@@ -39,6 +39,7 @@ from tasks.use.choosing import untrusted_problem
 from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show, as_json
 from tasks.use.playing import play
 from tasks.use.showing import TerminalShow, side_by_side
+from tests.needs import needs
 from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
 
@@ -151,7 +152,9 @@ class Parrot(Scripted):
         return [Action((8,), (-1.0,), "GRAB_LEFT. He ate.", "stop")] * request.n
 
 
-@pytest.mark.parametrize("kind", names())
+@pytest.mark.parametrize(
+    "kind", [pytest.param(name, marks=needs("reasoning-gym") if name == "reasoning_gym" else ()) for name in names()]
+)
 def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     """Nothing here knows one: what it shows comes through `Task` and `Environment`."""
     section = {"kind": kind, "prompt": "compact"} if kind == "philosophers" else {"kind": kind}

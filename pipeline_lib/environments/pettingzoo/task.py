@@ -51,7 +51,7 @@ class PettingZooSettings(EnvironmentSection):
 
     kind: Literal["pettingzoo"] = "pettingzoo"
     team: Literal["agents", "single"] = Field("agents", description="single: one agent acts for all of them")
-    turns: int = Field(10, ge=1, description="an episode ends after so many turns, if the game does not end before")
+    turns: int = Field(4, ge=1, description="an episode ends after so many turns, if the game does not end before")
     rewards: tuple[float, float] = Field(
         (-2.0, 0.0), description="least and greatest joint reward of a turn; what the game pays beyond them is cut off"
     )

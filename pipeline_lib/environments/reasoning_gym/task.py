@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import inspect
 import itertools
 import json
@@ -433,8 +432,6 @@ class ReasoningGymTask(Task):
 
     def check(self, params: Any) -> None:
         check_steps(params)
-        if importlib.util.find_spec("reasoning_gym") is None:
-            package()
 
     def terms(self, settings: ReasoningGymSettings) -> Mapping[str, str]:
         return {"answer": f"1 for a right answer{', less for a partly right one' if settings.partial else ''}"}
