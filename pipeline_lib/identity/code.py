@@ -213,10 +213,12 @@ def _library_folders() -> tuple[Path, ...]:
 def _imported(syntax: Syntax, module: str, path: Path, own: bool = False) -> Iterator[str]:
     """Yield every module that the imports of a module may load.
 
-    A module of this project (``own``) names no code of users: its word "tests" is not their folder.
+    A module of this project (``own``) names no code of users (its word "tests" is not their folder), and one of the
+    library names the library only.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    named = [name for name in syntax.named if not own or name.partition(".")[0] in ("", *OWN)]
+    reached = ("", *(OWN[:1] if module.partition(".")[0] == OWN[0] else OWN))
+    named = [name for name in syntax.named if not own or name.partition(".")[0] in reached]
     for written in (*syntax.imports, *named):
         name = written.lstrip(".")
         if level := len(written) - len(name):

@@ -33,6 +33,7 @@ from tasks.identity.stages import (
     STAGES,
     IdentityError,
     Reads,
+    environment_code,
     identity_of,
     settings_of,
     work_digest,
@@ -148,6 +149,12 @@ def test_every_setting_is_one_of_the_result_or_one_of_the_machine(variant: str, 
             assert not stale, f"{name} is a setting of the machine and makes {stale} stale"
         elif name not in ("audit.override",):
             assert set(stale) - {"report"}, f"{name} is a setting of the result and makes nothing stale"
+
+
+def test_the_code_of_an_environment_is_the_librarys_alone():
+    """A word of the library, such as the name of a package, reaches nothing above it."""
+    for kind in names():
+        assert {name.replace("/", ".").partition(".")[0] for name in environment_code(kind).files} == {"pipeline_lib"}
 
 
 def test_machine_settings_are_no_more_than_these():
