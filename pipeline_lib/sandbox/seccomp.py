@@ -210,6 +210,9 @@ TESTS = Policy(
     rules=(
         *(Rule(name, error(EPERM)) for name in _names("shmget semget msgget mq_open add_key request_key keyctl")),
         Rule("setpriority", error(EPERM), (Argument(0, 2),)),  # of all processes of the user
+        # Of their folder, which is the next tests' folder, too, and may be their own.
+        *(Rule(name, error(ENOTSUP)) for name in _UNSUPPORTED),
+        *(Rule("ioctl", error(EPERM), (Argument(1, command),)) for command in _FLAGS_OF_FILES),
     ),
 )
 

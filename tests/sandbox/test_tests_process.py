@@ -309,6 +309,10 @@ REMAINS = {
         "import os\ntry: os.utime('.', (5, 5))\nexcept OSError: pass",
         "assert os.stat('.').st_mtime != 5",
     ),
+    "mode of the folder": (
+        "import os\ntry: os.chmod('.', 0o701)\nexcept OSError: pass",
+        "assert os.stat('.').st_mode & 0o777 != 0o701",
+    ),
     "attributes of the folder": (
         "import os\ntry: os.setxattr('.', 'user.left', b'x')\nexcept OSError: pass",
         "assert 'user.left' not in os.listxattr('.')",

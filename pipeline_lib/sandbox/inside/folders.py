@@ -87,6 +87,13 @@ def wipe(folder: str) -> None:
         os.close(top)
 
 
+def restore(folder: str, mode: int) -> None:
+    """Give a folder the mode that it had, and the present time: its owner may have set others."""
+    if os.stat(folder).st_mode != mode:
+        os.chmod(folder, stat.S_IMODE(mode))
+    os.utime(folder)
+
+
 def _remove(top: int, name: str, lifted: int) -> int:
     """Remove one entry of the top folder; the folders in it are moved to the top first."""
     if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):

@@ -124,6 +124,7 @@ class ForkServer:
                 if self.check is None:
                     try:
                         folders.wipe(self.scratch)
+                        folders.restore(self.scratch, self.untouched[0])
                     except OSError:
                         self.control.send(b"spoilt")
                         return
