@@ -199,6 +199,12 @@ def test_what_cannot_be_played_is_told_in_words(settings: dict[str, Any], said: 
         starts(**settings)
 
 
+@pytest.mark.parametrize("rewards", [(0.0, 0.0), (1.0, -1.0)])
+def test_rewards_that_are_no_interval_are_refused(rewards: tuple[float, float]):
+    with pytest.raises(ValueError, match="must be a least and a greatest joint reward"):
+        PettingZooSettings(rewards=rewards)
+
+
 def test_a_game_with_chance_of_its_own_is_refused():
     TASK.check_problems(starts(), lambda: None)
     TASK.check_problems(starts(HERE), lambda: None)

@@ -142,6 +142,11 @@ def test_a_dataset_that_runs_answers_as_code_is_refused(dataset: str, tmp_path: 
     ("settings", "said"),
     [
         ({"dataset": "chain_sums"}, "problems.dataset: reasoning-gym has no 'chain_sums'; it has .*chain_sum"),
+        (
+            {"dataset": "composite", "config": {"datasets": [{"name": "countdown", "weight": 1}]}},
+            "composite is not played",
+        ),
+        ({"dataset": "leg_counting", "config": {"min_animals": "many"}}, "problems.config: leg_counting does not take"),
         ({"config": {"terms": 3}}, "problems.config: chain_sum does not take .*terms"),
         ({"config": {"min_terms": 9, "max_terms": 2}}, "problems.config: chain_sum does not take .*max_terms"),
         (
