@@ -12,12 +12,13 @@ what one of them does to the others counts as what the program does.  The tests 
 constructor.  A part's text is methods, with or without a class around them and however far they are indented.  In the
 joined program each part first runs alone, in a namespace of its own and with a class of its own.  Of what it has bound
 in that class then, by whatever means, the class that the tests get takes the part's own methods and its helpers: no
-name of another part or of the frame, and no special method that is not its own.
+name of another part, of the frame or of every object, and no ``__getattr__``.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -72,11 +73,14 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CELL = "__symposium_cell__"  # a method whose closure is the cell of `__class__` and `super()` in the class's methods
 
 _JOIN = f'''\
+__builtins__ = dict(vars(__import__("builtins")))  # each part has builtins of its own, and the join, too
+
+
 def __symposium_join__(name, frame, fields, parts):
     home = globals()
+    spaces = [{{**home, "__builtins__": dict(__builtins__)}} for part in parts]
     found = ()
-    for source, own, foreign in parts:
-        space = dict(home)
+    for space, (source, own, foreign) in zip(spaces, parts):
         try:
             exec(compile(source, "<program>", "exec", dont_inherit=True), space)
             bound = {{key: value for kind in space[name].__mro__[-2::-1] for key, value in vars(kind).items()}}
@@ -85,11 +89,11 @@ def __symposium_join__(name, frame, fields, parts):
             pass
     exec(compile(frame, "<program>", "exec", dont_inherit=True), home)
     made = home[name]
-    given = {{*dir(made), *fields}}
+    given = {{*dir(made), *fields, "__getattr__", "{_CELL}"}}
     for space, bound, own, foreign in found:
         for key, value in bound.items():
-            special = key[:2] == key[-2:] == "__"
-            if key in own or not (special or key in foreign or key in given):
+            further = key[:2] != "__" or key[-2:] != "__" or type(value) is type(__symposium_join__)
+            if key in own or further and key not in foreign and key not in given:
                 setattr(made, key, value)
         space[name] = made
         cell = bound.get("{_CELL}")
@@ -121,10 +125,10 @@ def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapp
     bound = {part: tuple(_mangled(method, name) for method in methods) for part, methods in owned.items()}
     parts = []
     for part, text in sources.items():
-        part_tree = _parse(text)
-        if part_tree is not None:
+        alone = _alone(text, whole)
+        if alone is not None:
             foreign = tuple(method for other, methods in bound.items() if other != part for method in methods)
-            parts.append((_alone(part_tree, whole), bound[part], foreign))
+            parts.append((alone, bound[part], foreign))
     around = ast.unparse(ast.Module([node for node in tree.body if node is not whole], []))
     head = "\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.ImportFrom) and _is_future(node))
     parts = [(f"{head}\n{source}", names, foreign) for source, names, foreign in parts]
@@ -143,25 +147,76 @@ def _parse(text: str) -> ast.Module | None:
     return None
 
 
+def _written(tree: ast.Module, name: str) -> list[ast.ClassDef]:
+    return [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+
+
 def _inside(tree: ast.Module, name: str) -> list[ast.stmt]:
     """Return the statements of the class in a part: those of the class that it writes, else its functions."""
-    written = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    written = _written(tree, name)
     if written:
-        return [statement for node in written for statement in node.body]
+        return [statement for node in written for statement in node.body if "__slots__" not in _bound(statement)]
     return [node for node in tree.body if isinstance(node, _FUNCTIONS)]
 
 
-def _alone(tree: ast.Module, whole: ast.ClassDef) -> str:
-    """Return the program of one part alone: its statements, and the frame's class with its members."""
-    inside = _inside(tree, whole.name)
+def _alone(text: str, whole: ast.ClassDef) -> str | None:
+    """Return the program of one part alone: its statements, and the frame's class with its members; None without one.
+
+    Functions without a class are methods; those that take no object are functions, too, which methods may call.
+    """
+    tree = _parse(text)
+    if tree is None:
+        return None
+    inside, written = _inside(tree, whole.name), _written(tree, whole.name)
     cell = ast.parse(f"def {_CELL}(self): return __class__").body
-    made = ast.ClassDef(whole.name, whole.bases, whole.keywords, [*whole.body, *inside, *cell], whole.decorator_list)
-    at = [number for number, node in enumerate(tree.body) if isinstance(node, ast.ClassDef) and node.name == whole.name]
-    last = at[-1] if at else len(tree.body)
-    body = [made if number == last else node for number, node in enumerate(tree.body) if number not in at[:-1]]
-    if not at:
-        body = [*(node for node in body if node not in inside), made]
-    return ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    known = {whole.name, *map(ast.unparse, whole.bases)}
+    bases = [*whole.bases, *(base for node in written[-1:] for base in node.bases if ast.unparse(base) not in known)]
+    made = ast.ClassDef(whole.name, bases, whole.keywords, [*whole.body, *inside, *cell], whole.decorator_list)
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if node in written[-1:]:
+            body.append(made)
+        elif node not in written and (written or node not in inside or not _takes_object(node)):
+            body.append(node)
+    return _source(body if written else [*body, made])
+
+
+def _source(body: list[ast.stmt]) -> str | None:
+    try:
+        return ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    except (ValueError, RecursionError):  # a formatted string without a source form in this Python; nested too deeply
+        return None
+
+
+def _takes_object(node: ast.stmt) -> bool:
+    assert isinstance(node, _FUNCTIONS)
+    return [argument.arg for argument in (node.args.posonlyargs + node.args.args)[:1]] in (["self"], ["cls"])
+
+
+def idle(text: str, methods: Sequence[str]) -> str:
+    """Return methods that do nothing, and otherwise look like those that a part's text defines.
+
+    Stubs that look like stubs would be left alone by a part that repairs another one's wrong methods when it is called.
+    """
+    nodes = ast.walk(_parse(text) or ast.Module([], []))
+    found = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS)}
+    return "\n".join(_idle(name, found.get(name)) for name in methods)
+
+
+def _idle(name: str, found: ast.FunctionDef | ast.AsyncFunctionDef | None) -> str:
+    (made,) = ast.parse(f"def {name}(self):\n    return [None]").body
+    assert isinstance(made, ast.FunctionDef)
+    if found is None:
+        return ast.unparse(made)
+    arguments = copy.deepcopy(found.args)
+    for node in ast.walk(arguments):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    never = ast.If(ast.List([], ast.Load()), found.body, [])
+    end = made.body if isinstance(found, ast.FunctionDef) else []  # an asynchronous generator returns no value
+    return _source([type(found)(name, arguments, [never, *end], [])]) or ast.unparse(made)
 
 
 def _is_field(node: ast.Attribute) -> bool:

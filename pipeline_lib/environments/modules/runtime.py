@@ -25,7 +25,7 @@ from pipeline_lib.environment_kit.programs import (
 )
 from pipeline_lib.environments.modules.problems.design import LOWER
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
-from pipeline_lib.environments.modules.program import below, form, program, single_text, sources_of, unfenced
+from pipeline_lib.environments.modules.program import below, form, idle, program, single_text, sources_of, unfenced
 from pipeline_lib.environments.modules.rewards import Facts, make_reward
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
@@ -50,7 +50,7 @@ class ModulesAttempt(Attempt):
     """One joint action before it has an outcome.
 
     ``verdicts`` are by kind, part and number of the known solution: ``system`` of the program, ``unit`` of a part among
-    the right parts of each known solution, ``without`` of the program with a stub in place of the part, ``expected`` of
+    the right parts of each known solution, ``without`` of the program with stubs in place of the part, ``expected`` of
     the known solution of a class with a stub in place of the part.
     """
 
@@ -199,13 +199,18 @@ def _ablations(attempt: ModulesAttempt) -> Iterator[tuple[tuple[str, str, int], 
     """Yield the program without each of its parts, if it passes any system test."""
     if attempt.failure is not None or not attempt.best("system"):
         return
-    problem = attempt.problem
-    for part in problem.parts:
-        # What is missing may be filled in only where it is missing, so an incomplete part of a class is taken out.
-        whole = problem.layout != "class" or form(problem, part, attempt.sources[part]).defines
-        yield ("without", part, 0), _job(problem, {**attempt.sources, part: stub(problem, part) if whole else ""})
-        if problem.layout == "class" and problem.references:
-            yield ("expected", part, 0), _job(problem, {**problem.references[0], part: stub(problem, part)})
+    problem, sources = attempt.problem, attempt.sources
+    for part, methods in problem.defines.items():
+        if problem.layout == "class":
+            # What is missing may be filled in only where it is missing, so an incomplete part is also taken out.
+            nothing = [idle(sources[part], methods)]
+            nothing += [] if form(problem, part, sources[part]).defines else [""]
+            for reference in problem.references[:1]:
+                yield ("expected", part, 0), _job(problem, {**reference, part: idle(reference[part], methods)})
+        else:
+            nothing = [stub(problem, part)]
+        for number, text in enumerate(nothing):
+            yield ("without", part, number), _job(problem, {**sources, part: text})
 
 
 def _metrics(attempt: ModulesAttempt, facts: Facts) -> dict[str, float]:

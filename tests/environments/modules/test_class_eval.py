@@ -223,6 +223,11 @@ MEANS = {
     "setattr from outside": "class Basket:\n    pass\nsetattr(Basket, 'NAME', lambda self: BODY)",
     "type": "class Basket:\n    pass\nBasket = type('Basket', (Basket,), {'NAME': lambda self: BODY})",
     "another class": "class Basket:\n    pass\nclass Other(Basket):\n    def NAME(self): return BODY\nBasket = Other",
+    "builtins": "import builtins\nset = builtins.setattr\ndef both(kind, name, value):\n    set(kind, name, value)\n"
+    "    set(kind, 'NAME', lambda self: BODY)\nbuiltins.setattr = both\nclass Basket:\n    pass",
+    "how classes are made": "import builtins\nbuild = builtins.__build_class__\ndef made(*args, **more):\n"
+    "    kind = build(*args, **more)\n    kind.NAME = lambda self: BODY\n    return kind\n"
+    "builtins.__build_class__ = made\nclass Basket:\n    pass",
     "main module": "import sys\nsys.modules['program'].Basket = type('Basket', (), {'NAME': lambda self: BODY})",
     "frame of the join": "import sys\nframe = sys._getframe(1)\n"
     "for value in frame.f_locals.values():\n"
@@ -272,14 +277,37 @@ CALLED = [
 ]
 
 
-def test_the_method_of_another_part_earns_nothing_when_it_comes_with_a_call(played, executor):
+#: What the other part has instead, and a condition under which such a method is replaced.
+INSTEAD = {
+    "nothing": ("", "True"),
+    "a wrong method": ("def total(self):\n    return 0\n", "True"),
+    "a wrong method, stubs are left alone": (
+        "def total(self):\n    return 0\n",
+        "vars(Basket)['total'].__code__.co_flags & 4 == 0",
+    ),
+    "a wrong method, methods that return nothing are left alone": (
+        "def total(self):\n    return 0\n",
+        "Basket.total(self) is not None",
+    ),
+    "a wrong lambda, what is missing is left alone": ("total = lambda self: 0\n", "hasattr(Basket, 'total')"),
+}
+
+
+@pytest.mark.parametrize("instead", INSTEAD)
+def test_the_method_of_another_part_earns_nothing_when_it_comes_with_a_call(played, executor, instead):
     environment = ModulesEnvironment(Settings(), lambda: executor)
     made = class_problem(task(), 3)
     known = dict(made.references[0])
-    texts = [known["one"].replace("    self.prices.append", f"    {line}\n    self.prices.append") for line in CALLED]
-    outcomes = environment.step([environment.start(made)] * len(CALLED), [[text, "", known["main"]] for text in texts])
+    other, condition = INSTEAD[instead]
+    lines = ["pass", *CALLED]
+    bodies = [f"    if {condition}: {line}\n    self.prices.append" for line in lines]
+    texts = [known["one"].replace("    self.prices.append", body) for body in bodies]
+    honest, *outcomes = environment.step(
+        [environment.start(made)] * len(lines), [[text, other, known["main"]] for text in texts]
+    )
+    assert honest.metrics["unit_one"] == 1.0
     for line, outcome in zip(CALLED, outcomes, strict=True):
-        assert outcome.reward <= played["honest", "without"].reward, line
+        assert outcome.reward <= honest.reward, line
 
 
 OWN = {
@@ -299,6 +327,35 @@ OWN = {
     "        self.prices.append(price)\n        return self",
     "from outside": "class Basket:\n    pass\ndef add(self, price):\n    if price < 0: raise ValueError\n"
     "    self.prices.append(price)\n    return self\nBasket.add = add",
+    "a helper beside functions without a class": "def bad(price):\n    return price < 0\n"
+    "def add(self, price):\n    if bad(price): raise ValueError\n    self.prices.append(price)\n    return self",
+    "a helper beside indented functions": "    def bad(price):\n        return price < 0\n"
+    "    def add(self, price):\n        if bad(price): raise ValueError\n        self.prices.append(price)\n"
+    "        return self",
+    "functions without a class that are named like builtins": "def sum(self):\n    return len(self.prices)\n"
+    "def add(self, price):\n    if sum([price]) < 0: raise ValueError\n    self.prices.append(price)\n    return self",
+    "a base of its own": "class Checks:\n    def bad(self, price): return price < 0\nclass Basket(Checks):\n"
+    "    def add(self, price):\n        if self.bad(price): raise ValueError\n        self.prices.append(price)\n"
+    "        return self",
+    "an abstract base": "import abc\nclass Basket(abc.ABC):\n    def add(self, price):\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
+    "slots": "class Basket:\n    __slots__ = ('prices', 'last')\n    def add(self, price):\n        self.last = price\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
+    "a special method": "class Basket:\n    def __len__(self): return len(self.prices)\n"
+    "    def add(self, price):\n        if price < 0: raise ValueError(len(self))\n"
+    "        self.prices.append(price)\n        return self",
+    "a data class": "import dataclasses\n@dataclasses.dataclass\nclass Basket:\n"
+    "    prices: list = dataclasses.field(default_factory=list)\n    def add(self, price):\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
+    "a decorator": "import functools as ft\ndef checked(method):\n    @ft.wraps(method)\n    def run(self, price):\n"
+    "        if price < 0: raise ValueError\n        return method(self, price)\n    return run\n"
+    "class Basket:\n    @checked\n    def add(self, price):\n        self.prices.append(price)\n        return self",
+    "a wrapped method": "def checked(method):\n    def run(self, price):\n        if price < 0: raise ValueError\n"
+    "        return method(self, price)\n    return run\nclass Basket:\n    def add(self, price):\n"
+    "        self.prices.append(price)\n        return self\n    add = checked(add)",
+    "several forms": "import functools\nclass Basket:\n    @functools.singledispatchmethod\n"
+    "    def add(self, price): raise TypeError\n    @add.register\n    def _(self, price: int):\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
     "annotations": "from __future__ import annotations\nclass Basket:\n    def add(self, price: Missing) -> Basket:\n"
     "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
 }
@@ -309,18 +366,21 @@ def test_a_part_may_write_its_own_methods_as_it_likes(environment):
     known = dict(made.references[0])
     states = [environment.start(made)] * len(OWN)
     outcomes = environment.step(states, [[text, known["two"], known["main"]] for text in OWN.values()])
-    assert {
-        name: outcome.metrics["system_passed"] for name, outcome in zip(OWN, outcomes, strict=True)
-    } == dict.fromkeys(OWN, 1.0)
+    found = [(outcome.metrics["unit_one"], outcome.metrics["system_passed"]) for outcome in outcomes]
+    assert {name for name, shares in zip(OWN, found, strict=True) if shares != (1.0, 1.0)} == set()
 
 
 def test_a_part_that_fails_costs_the_others_nothing(environment):
     made = class_problem(task(), 3)
     known = dict(made.references[0])
     texts = ["1 / 0\n" + known["one"], "raise SystemExit", "class Basket:\n    1 / 0", "del Basket"]
-    outcomes = environment.step([environment.start(made)] * 4, [[text, known["two"], known["main"]] for text in texts])
+    texts += [f"x = {'not ' * 900}1\n{known['one']}", "if a: pass\n" + "elif a: pass\n" * 1500]
+    number = len(texts)
+    outcomes = environment.step(
+        [environment.start(made)] * number, [[text, known["two"], known["main"]] for text in texts]
+    )
     assert {outcome.metrics["unit_two"] for outcome in outcomes} == {1.0}
-    assert [outcome.metrics["system_passed"] for outcome in outcomes] == pytest.approx([1 / 6] * 4)
+    assert [outcome.metrics["system_passed"] for outcome in outcomes] == pytest.approx([1 / 6] * number)
 
 
 def test_a_single_agent_writes_the_whole_class(executor):
