@@ -103,6 +103,9 @@ class Environment(ABC, Generic[P, S]):
     relied_on: tuple[str, ...] = ()
     #: Whether every turn is an attempt at the same thing, so that a later one should not be worse.
     retries: bool = False
+    #: Whether ``details`` must say of every last turn by what agents could choose it among attempts: ``visible``, the
+    #: share of the visible tests passed, or ``answer``, a text that is equal for equal answers (`Task.chosen_by`).
+    for_choice: bool = False
     #: Whether the base of each agent, which nobody trains, answers between turns (`criticised`).
     has_critic: bool = False
 

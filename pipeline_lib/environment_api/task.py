@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -63,6 +63,8 @@ class Task(ABC):
         retries: in environments with the setting ``turns``, every turn is an attempt at the same thing, as
             `Environment.retries` says; the verdict then compares the last turn with the first.
         rewarded_in: where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
+        chosen_by: by which of an outcome's ``details`` agents could choose one of several attempts, as
+            `Environment.for_choice` says; empty if there is nothing.
         packages: distributions that are not among the library's own requirements and on whose version results depend.
         demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
@@ -74,6 +76,7 @@ class Task(ABC):
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     retries: ClassVar[bool] = False
     rewarded_in: ClassVar[str] = ""
+    chosen_by: ClassVar[Literal["", "visible", "answer"]] = ""
     packages: ClassVar[tuple[str, ...]] = ()
     demonstrates_reading: ClassVar[bool] = False
 

@@ -7,11 +7,13 @@ baselines as one family of comparisons.  `family` defines the labels, `compariso
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.attempts import first_turns
 from pipeline_lib.evaluation.comparison import Comparison, measure
+from pipeline_lib.evaluation.effort import compare_at_equal_effort, equal_effort
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
 from pipeline_lib.evaluation.plan import PlanCheck, problems_digest
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 SELECTED, BASE, LAST, FIRST_TURN = "selected", "base", "last", "first turn"
 SINGLE_AGENT = "single-agent GRPO"
 CROSS_PLAY = "cross-play"
+EQUAL_EFFORT = "single agent at equal tokens"
 
 
 def compare(
@@ -70,6 +73,7 @@ def summarise_test(
     outside: Mapping[str, str] | None = None,
     metrics: Metrics = NO_METRICS,
     has_attempts: bool = False,
+    chosen_by: str = "",
 ) -> dict[str, Any]:
     """Compare the selected team with all others on the test split, and decide the verdicts.
 
@@ -89,6 +93,8 @@ def summarise_test(
         metrics: the environment's.
         has_attempts: turns are attempts at the same thing, and an episode can have several; the selected team is then
             compared with its own first turn in the same episodes.
+        chosen_by: how one of several attempts is chosen (`effort.CHOICES`); the selected team is then also compared
+            with the single agent at equal tokens, with ``evaluate.equal_effort`` attempts.
 
     Returns:
         A JSON object: ``verdict`` of the primary comparison (against the base), ``lines`` (three: against the base,
@@ -111,6 +117,7 @@ def summarise_test(
         FIRST_TURN: "its own first turn",
         SINGLE_AGENT: "the trained single agent",
         CROSS_PLAY: "teams with an agent of another training run",
+        EQUAL_EFFORT: "the trained single agent at equal tokens",
     }
     own = {FIRST_TURN: {seed: first_turns(episodes) for seed, episodes in selected.items()}} if has_attempts else {}
     measured = {
@@ -120,6 +127,12 @@ def summarise_test(
         for name, episodes in {**teams, **own}.items()
         if name != SELECTED
     }
+    effort = equal_effort(selected, baselines[SINGLE_AGENT], evaluate.equal_effort, chosen_by) if chosen_by else None
+    if effort is not None:
+        pair, info = ("the selected team", names[EQUAL_EFFORT]), describe(evaluate.metric, metrics)
+        measured[EQUAL_EFFORT] = compare_at_equal_effort(
+            selected, baselines[SINGLE_AGENT], effort, verdict, evaluate.metric, info, pair, failed
+        )
     planned = dict(outside or {})
     same = dict(selected_steps) == dict(last_steps)
     left_out = {name: why for name, why in planned.items() if name != LAST}
@@ -128,6 +141,9 @@ def summarise_test(
     if same:
         default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
         decided[LAST] = identical(decided[LAST], default)
+    if effort is not None:
+        of_effort = decided[EQUAL_EFFORT]
+        decided[EQUAL_EFFORT] = replace(of_effort, sentence=f"{of_effort.sentence} {effort.sentence}")
     primary, single = decided[BASE], decided.get(SINGLE_AGENT)
     caveats = to_json(of_comparisons((primary, single)))
     return {
@@ -145,6 +161,7 @@ def summarise_test(
         "comparisons": to_json(decided),
         "teams": {name: team(episodes, evaluate, metrics) for name, episodes in teams.items()},
         "problems": by_problem({name: tabulate(found, evaluate.metric, name) for name, found in teams.items()}),
+        "equal_effort": to_json(effort),
         "shrinkage": shrinkage(validation, selected, evaluate.metric) if validation else None,
         "design": {
             "metric": evaluate.metric,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib.evaluation.crossplay import BASE_GUEST
+from pipeline_lib.evaluation.effort import CHOICES
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.result_tables import difference_cells
-from pipeline_lib.report.style import CYCLE, MARKERS, Figure, Table, figure, percent
+from pipeline_lib.report.style import CYCLE, MARKERS, Figure, Table, figure, metric_axis, percent
 from pipeline_lib.report.text import count, sentence_only
 
 if TYPE_CHECKING:
@@ -213,6 +214,57 @@ def one_episode(data: ReportData) -> Table:
         for name, team in teams.items()
     ]
     return Table(("team", "tokens sampled", *known.values()), rows)
+
+
+def attempts(data: ReportData) -> Table:
+    """Return what teams and single agents come to with more and more attempts; empty if that was not asked for."""
+    rows = []
+    for name, points in (data.verdict.get("equal_effort") or {"curves": {}})["curves"].items():
+        for point in points:
+            seconds = None if point["seconds"] is None else round(point["seconds"], 3)
+            costs = [round(point["tokens"], 1), round(point["sequential_tokens"], 1), seconds]
+            rows.append([name, point["attempts"], _with_interval(data, Estimate(**point["value"])), *costs])
+    columns = ("team", "attempts", data.info.label, "tokens sampled", "tokens one after another", "seconds")
+    return Table(columns, rows)
+
+
+def quality_for_effort(data: ReportData) -> Figure | None:
+    """Draw the primary metric against tokens and seconds of a problem, of teams and single agents."""
+    table = attempts(data)
+    if not table.rows:
+        return None
+    effort = data.verdict["equal_effort"]
+    axes_of = {"tokens": "tokens sampled for a problem", "seconds": "seconds for a problem"}
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        grid = canvas.subplots(2 if narrow else 1, 1 if narrow else 2, sharey=True, squeeze=False)
+        panels = list(grid.flat)
+        for panel, (cost, title) in zip(panels, axes_of.items(), strict=True):
+            for number, (name, points) in enumerate(effort["curves"].items()):
+                colour, marker = CYCLE[number % len(CYCLE)], MARKERS[number % len(MARKERS)]
+                at = [point[cost] for point in points]
+                means = [point["value"]["value"] for point in points]
+                panel.plot(at, means, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name, zorder=3)
+                limits = [(x, p["value"]["low"], p["value"]["high"]) for x, p in zip(at, points, strict=True)]
+                if all(low is not None for _, low, _ in limits):
+                    xs, lows, highs = zip(*limits, strict=True)
+                    panel.fill_between(xs, lows, highs, color=colour, alpha=0.10, lw=0)
+            panel.set_xlabel(title)
+            panel.set_xlim(left=0)
+        for panel in panels if narrow else panels[:1]:
+            metric_axis(panel.yaxis, data.info)
+        handles, labels = panels[0].get_legend_handles_labels()
+        canvas.legend(handles, labels, loc="outside upper left", ncols=2 if narrow else 4)
+
+    return figure(
+        "effort",
+        "Quality for the effort of a problem",
+        f"Each mark is one attempt more; what is kept is {CHOICES[effort['by']]}. Bands are intervals over problems. "
+        "Seconds are those of this machine, which played many episodes side by side.",
+        paint,
+        table,
+        (3.4, 5.6),
+    )
 
 
 #: What to cite; the software as CITATION.cff has it.

@@ -81,6 +81,14 @@ class EvaluateSettings(Section):
         "understand the task, or only each other? One more comparison, and as many episodes as two more teams",
     )
 
+    equal_effort: int = Field(
+        0,
+        ge=0,
+        description="also compare the selected team with the trained single agent at equal tokens of the test: the "
+        "one with more tokens per episode makes so many attempts, the other as many as these tokens allow, and each "
+        "keeps the one that looks best to agents; 0: no such comparison",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _default_k(cls, values: Any) -> Any:
@@ -100,6 +108,15 @@ class EvaluateSettings(Section):
                 f"pass_k has {largest}, and the test plays {self.test.samples} episodes per problem; raise "
                 f"evaluate.test.samples to {largest}, or set evaluate.pass_k to "
                 f"{[k for k in self.pass_k if k <= self.test.samples] or [1]}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _attempts_are_played(self) -> Self:
+        if self.equal_effort > self.test.samples:
+            raise ValueError(
+                f"equal_effort asks for {self.equal_effort} attempts, and the test plays {self.test.samples} episodes "
+                f"per problem; raise evaluate.test.samples, or set evaluate.equal_effort to {self.test.samples}"
             )
         return self
 

@@ -160,6 +160,22 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _attempts_can_be_chosen(self) -> Self:
+        if not self.evaluate.equal_effort:
+            return self
+        if not self.seeds.single_agent:
+            raise ValueError(
+                "evaluate.equal_effort compares with the trained single agent, and seeds.single_agent is empty; give "
+                "it a seed, or set evaluate.equal_effort to 0"
+            )
+        if not find(self.environment.kind).chosen_by:
+            raise ValueError(
+                f"evaluate.equal_effort: environment {self.environment.kind} shows agents nothing by which they could "
+                "choose one of their attempts (visible tests, or an answer); set evaluate.equal_effort to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fidelity_can_be_measured(self) -> Self:
         if not self.train.fidelity_every:
             return self

@@ -12,7 +12,15 @@ from pipeline_lib import environments, evaluation
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, FIRST_TURN, LAST, SINGLE_AGENT, summarise_test
+from pipeline_lib.evaluation.verdict import (
+    BASE,
+    CROSS_PLAY,
+    EQUAL_EFFORT,
+    FIRST_TURN,
+    LAST,
+    SINGLE_AGENT,
+    summarise_test,
+)
 from pipeline_lib.identity.code import OWN, code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
@@ -45,6 +53,7 @@ def plan_of(params: Params) -> Plan:
             "code": _environment_code(params),
             "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING} | _own_temperatures(params),
             "limits": params.sandbox.limits.model_dump(mode="json"),
+            **({"equal_effort": effort} if (effort := params.evaluate.equal_effort) else {}),
         },
         comparisons(params),
         params.seeds.single_agent,
@@ -117,7 +126,9 @@ def comparisons(params: Params) -> tuple[str, ...]:
     single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
     first_turn = (FIRST_TURN,) if has_attempts(params) else ()
     mixed = (CROSS_PLAY,) if params.evaluate.cross_play else ()
-    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *mixed, *first_turn)
+    equal = (EQUAL_EFFORT,) if params.evaluate.equal_effort else ()
+    untrained = (UNTRAINED[protocol] for protocol in params.evaluate.baselines)
+    return (BASE, LAST, *single, *untrained, *mixed, *first_turn, *equal)
 
 
 def has_attempts(params: Params) -> bool:

@@ -85,7 +85,11 @@ STAGES: dict[str, Spec] = {
     "select": Spec("flows.select", _PLANNING),
     "test": Spec(
         "flows.test",
-        (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.cross_play", "evaluate.test", "seeds"),
+        (
+            *_PLAYING,
+            *(f"evaluate.{name}" for name in ("baselines", "contributions", "cross_play", "equal_effort", "test")),
+            "seeds",
+        ),
     ),
     "verdict": Spec("flows.verdict", _PLANNING),
     "report": Spec("flows.report", tuple(Params.model_fields)),

@@ -64,6 +64,7 @@ class Evaluator:
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
         self.manifest = load_manifest(PROBLEMS)["splits"][split]
         self._environment = self._setup.environment()
+        self._environment.for_choice = split == "test" and params.evaluate.equal_effort > 0
         self.reward_bounds = self._environment.episode_bounds
         self._metrics = with_reward(find(params.environment.kind).metrics(), *self.reward_bounds)
         self._team = self._untrained()
@@ -197,6 +198,7 @@ class Evaluator:
                 "protocol": protocol.name,
                 "environment": result_settings(self._setup.section),
                 "playing": playing(params),
+                **({"for_choice": True} if self._environment.for_choice else {}),
                 **more,
             },
         )

@@ -7,18 +7,20 @@ from prefect import get_run_logger
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.crossplay import cells
+from pipeline_lib.evaluation.effort import Point, curve
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.table import Episodes
-from pipeline_lib.evaluation.verdict import CROSS_PLAY, add_plan_and_looks, summarise_test
+from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, SELECTED, add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute
-from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
+from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
 from tasks.experiment.verdict_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
@@ -56,11 +58,14 @@ def judge(run: StageRun) -> str:
         outside=outside(params),
         metrics=tested_metrics(params.environment.kind),
         has_attempts=has_attempts(params),
+        chosen_by=find(params.environment.kind).chosen_by if params.evaluate.equal_effort else "",
     )
     if single:
         compute = compare_compute(params)
         against_single = tested["comparisons"][SINGLE_AGENT]
         against_single |= {"compute": compute, "sentence": f"{against_single['sentence']} {compute['sentence']}"}
+    if params.evaluate.equal_effort:
+        tested["equal_effort"]["curves"] = to_json(effort_curves(params))
     if params.evaluate.cross_play:
         mixed = {seed: [*read_episodes(tested_file(TEAM, "selected", seed)), *with_guests(seed)] for seed in seeds}
         info = describe(params.evaluate.metric, tested_metrics(params.environment.kind))
@@ -79,6 +84,23 @@ def judge(run: StageRun) -> str:
     record_verdict(run.whole, result)
     run.markdown("verdict", in_markdown(result))
     return "\n".join(result["lines"])
+
+
+def effort_curves(params: Params) -> dict[str, list[Point]]:
+    """Return what teams and single agents come to with more and more attempts, by name of the team."""
+    metric, kind = params.evaluate.metric, params.environment.kind
+    info, by = describe(metric, tested_metrics(kind)), find(kind).chosen_by
+    costs = storage.read_json(TESTED / "cost.json")
+    curves = {}
+    for arm, trained, untrained in ((TEAM, SELECTED, BASE), (SINGLE, SINGLE_AGENT, UNTRAINED_SINGLE_AGENT)):
+        files = {seed: tested_file(arm, "selected", seed) for seed in seeds_of(params, arm)}
+        base = tested_file(arm, "base")
+        for name, paths in ((trained, list(files.values())), (untrained, [base])):
+            groups = {number: read_episodes(path) for number, path in enumerate(paths)}
+            played = sum(len(records) for records in groups.values())
+            seconds = sum(costs[path.stem]["seconds"] for path in paths) / played
+            curves[name] = curve(groups, metric, info, by, 1 - params.verdict.alpha, seconds)
+    return curves
 
 
 def with_guests(seed: int) -> list[EpisodeRecord]:

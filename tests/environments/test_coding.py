@@ -407,6 +407,17 @@ class TestFeedback:
         (last,) = play(make(turns=1, feedback=("tests",)), (AUX, only_visible))
         assert "visible" not in last.details, "nothing was run that nobody is shown"
 
+    @pytest.mark.parametrize("turns", [1, 2])
+    def test_for_a_choice_among_attempts_visible_tests_run_in_every_turn_and_change_nothing_else(self, make, turns):
+        actions = [(AUX, MAIN), (AUX, "def main(xs):\n    return 4"), ("", "def main(")]
+        plain, choosing = make(turns=turns, feedback=()), make(turns=turns, feedback=())
+        choosing.for_choice = True
+        before, after = play(plain, *actions), play(choosing, *actions)
+        assert [one.details.get("visible") for one in after] == [1.0, 1.0, None]
+        for one, other in zip(before, after, strict=True):
+            assert (one.reward, one.metrics, one.done) == (other.reward, other.metrics, other.done)
+            assert plain.observe(one.state, 1) == choosing.observe(other.state, 1), "agents are shown no more of it"
+
     def test_plain_feedback_says_nothing_of_tests(self, make):
         environment = make(turns=2, feedback=())
         (outcome,) = play(environment, (AUX, "def main(xs):\n    return 0"))

@@ -57,6 +57,14 @@ def test_the_last_answer_in_tags_counts_and_without_tags_the_whole_text():
     assert answer_of(" 12 \n") == "12" and answer_of("<answer>9") == "<answer>9"
 
 
+def test_equal_answers_are_equal_whatever_stands_around_them(monkeypatch):
+    monkeypatch.setattr("pipeline_lib.environments.reasoning_gym.task.score", lambda question, answer: 1.0)
+    game = ReasoningGame(ReasoningGymSettings(agents=1))
+    states = [game.start(made_up("Sum: 4 + 3 ="))] * 3
+    outcomes = game.step(states, [["so <answer> 7 </answer>"], ["7"], ["70"]])
+    assert [outcome.details["answer"] for outcome in outcomes] == ["7", "7", "70"]
+
+
 @needs("reasoning-gym")
 def test_scores_are_those_of_the_package():
     import reasoning_gym

@@ -191,6 +191,14 @@ def observation(first: str, turns: Sequence[tuple[str, Sequence[Note]]]) -> tupl
 _Outcome = Outcome[Any]
 
 
+def visible_job(problem: CodingProblem, program: Program) -> Job:
+    """Return the job that runs the visible tests.
+
+    It is a job of its own, because a program that has seen hidden inputs could print them where agents read them.
+    """
+    return Job(problem.id, program.code, problem.visible_tests, problem.entry_point, problem.prelude, shown=True)
+
+
 class Feedback:
     """What agents are told of a turn in the next one; with one turn, nothing."""
 
@@ -217,9 +225,7 @@ class Feedback:
         if not problem.hidden_tests:  # the episode ends without a verdict
             return
         if "tests" in self._sources and program.main.defined and problem.visible_tests:
-            # A separate job, because a program that has seen hidden inputs could print them where agents read them.
-            tests, prelude = problem.visible_tests, problem.prelude
-            yield "visible", Job(problem.id, program.code, tests, problem.entry_point, prelude, shown=True)
+            yield "visible", visible_job(problem, program)
         for analysis in self._analyses:
             yield analysis.source, analysis.job(problem.id, program, problem.prelude)
 

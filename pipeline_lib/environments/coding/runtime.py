@@ -23,7 +23,7 @@ from pipeline_lib.environment_kit.programs import (
     one_line,
     untested,
 )
-from pipeline_lib.environments.coding.feedback import Feedback, Note, note_of, observation, with_notes
+from pipeline_lib.environments.coding.feedback import Feedback, Note, note_of, observation, visible_job, with_notes
 from pipeline_lib.environments.coding.fine_measures import (
     almost_right,
     contract,
@@ -182,6 +182,8 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             if not problem.hidden_tests:
                 continue
             jobs = {} if attempt.last else dict(self._feedback.jobs(problem, program))
+            if self.for_choice and program.main.defined and problem.visible_tests:
+                jobs["visible"] = visible_job(problem, program)
             written = len(program.roles) > 1 and program.roles[0].defined
             if self._reward.needs_contract and written and (tests := contract(problem)):
                 jobs["contract"] = Job(problem.id, program.parts[0], tests, HELPER)

@@ -30,6 +30,7 @@ class CodingTask(TeamTask):
     settings = CodingSettings
     problems = (GeneratedProblems, DatasetProblems)
     primary = "tests_passed"
+    chosen_by = "visible"
     rewarded_in = "pipeline_lib.environments.coding.rewards:Reward"
     guards = ({"metric": "syntax", "better": "higher", "slack": 0.05},)
 
@@ -100,6 +101,11 @@ class CodingTask(TeamTask):
                 )
         if "critic" in params.environment.feedback:
             check_critic(params, "environment.feedback has critic")
+        if params.evaluate.equal_effort and not params.problems.visible_tests:
+            raise ValueError(
+                "evaluate.equal_effort chooses among attempts by visible tests, and problems.visible_tests is 0; set "
+                "it to 1 or more, or evaluate.equal_effort to 0"
+            )
         if params.problems.kind == "generated":
             check_steps(params)
             return

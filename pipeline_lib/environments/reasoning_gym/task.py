@@ -257,9 +257,11 @@ class ReasoningGame(Environment[Question, Asked]):
         if state.notes is None:
             notes = tuple(" ".join(text.split()[: self.settings.note_words]) for text in actions[:-1])
             return Outcome(0.0, {"answer": 0.0}, _measured(0.0, notes), Asked(state.question, notes), done=False)
-        measured = _measured(score(state.question, answer_of(actions[-1])), state.notes)
+        answer = answer_of(actions[-1])
+        measured = _measured(score(state.question, answer), state.notes)
         earned = measured["question_score" if self.settings.partial else "question_solved"]
-        return Outcome(earned, {"answer": earned}, measured, state, done=True)
+        details = {"answer": normalised_text(answer)}
+        return Outcome(earned, {"answer": earned}, measured, state, done=True, details=details)
 
     def divided(self, problem: Question) -> bool:
         return self.turns > 1
@@ -358,6 +360,7 @@ class ReasoningGymTask(Task):
     settings = ReasoningGymSettings
     problems = (ReasoningGymProblems,)
     primary = "question_solved"
+    chosen_by = "answer"
     packages = ("reasoning_gym",)
 
     def make_problems(self, settings: ReasoningGymProblems) -> Mapping[str, Sequence[Question]]:
