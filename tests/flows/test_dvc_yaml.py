@@ -1,6 +1,7 @@
 """dvc.yaml and tasks/identity/stages.py speak of the same stages."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from tasks.chain.graph import IDENTITY
 from tasks.identity.stages import STAGES, identity_of
 from tests.flows.project import ROOT
 
-FILE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+_CONTENT = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+FILE: dict[str, dict[str, Any]] = _CONTENT["stages"]
+ARTIFACTS: dict[str, Any] = _CONTENT["artifacts"]
 
 
 def test_every_stage_has_an_identity_and_every_identity_a_stage():
@@ -43,3 +46,24 @@ def test_the_programs_of_the_sandbox_count_where_programs_are_judged():
         assert {f"pipeline_lib.sandbox.inside.{name}" for name in inside} <= code
         assert {f"pipeline_lib.sandbox.{name}" for name in ("judge", "runner", "proxy", "time_limits", "slots")} <= code
     assert not any("sandbox" in module for module in identity_of("verdict")["code"])
+
+
+def test_another_project_gets_the_exported_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (ours := tmp_path / "ours").mkdir()
+    monkeypatch.chdir(ours)
+    (ours / "dvc.yaml").write_text(yaml.safe_dump({"artifacts": ARTIFACTS}))
+    (ours / "team/helper").mkdir(parents=True)
+    (ours / "team/helper/model.safetensors").write_bytes(b"weights")
+    for command in (
+        "git init -q -b main",
+        "dvc init -q",
+        "dvc add -q team",
+        "git add -A",
+        "git commit -q -m run",
+        "git tag -a team@v1.0.0 -m first",
+    ):
+        subprocess.run([*command.split()], check=True, capture_output=True)
+    (tmp_path / "theirs").mkdir()
+    got = ["dvc", "artifacts", "get", "-q", str(ours), "team", "-o", "team"]
+    subprocess.run(got, cwd=tmp_path / "theirs", check=True, capture_output=True)
+    assert (tmp_path / "theirs/team/helper/model.safetensors").read_bytes() == b"weights"
