@@ -243,6 +243,8 @@ def quality_for_effort(data: ReportData) -> Figure | None:
             for number, (name, points) in enumerate(effort["curves"].items()):
                 colour, marker = CYCLE[number % len(CYCLE)], MARKERS[number % len(MARKERS)]
                 at = [point[cost] for point in points]
+                if None in at:  # the seconds of the untrained are not known
+                    continue
                 means = [point["value"]["value"] for point in points]
                 panel.plot(at, means, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name, zorder=3)
                 limits = [(x, p["value"]["low"], p["value"]["high"]) for x, p in zip(at, points, strict=True)]
@@ -260,7 +262,8 @@ def quality_for_effort(data: ReportData) -> Figure | None:
         "effort",
         "Quality for the effort of a problem",
         f"Each mark is one attempt more; what is kept is {CHOICES[effort['by']]}. Bands are intervals over problems. "
-        "Seconds are those of this machine, which played many episodes side by side.",
+        "Seconds are those of this machine, which played many episodes side by side; those of untrained teams, with "
+        "which the test starts, are not known.",
         paint,
         table,
         (3.4, 5.6),

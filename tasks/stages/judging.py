@@ -94,12 +94,13 @@ def effort_curves(params: Params) -> dict[str, list[Point]]:
     curves = {}
     for arm, trained, untrained in ((TEAM, SELECTED, BASE), (SINGLE, SINGLE_AGENT, UNTRAINED_SINGLE_AGENT)):
         files = {seed: tested_file(arm, "selected", seed) for seed in seeds_of(params, arm)}
-        base = tested_file(arm, "base")
-        for name, paths in ((trained, list(files.values())), (untrained, [base])):
-            groups = {number: read_episodes(path) for number, path in enumerate(paths)}
-            played = sum(len(records) for records in groups.values())
-            seconds = sum(costs[path.stem]["seconds"] for path in paths) / played
-            curves[name] = curve(groups, metric, info, by, 1 - params.verdict.alpha, seconds)
+        teams = {seed: read_episodes(path) for seed, path in files.items()}
+        played = sum(len(records) for records in teams.values())
+        seconds = sum(costs[path.stem]["seconds"] for path in files.values()) / played
+        level = 1 - params.verdict.alpha
+        curves[trained] = curve(teams, metric, info, by, level, seconds)
+        # The base is played first, so its seconds are also those of starting engine and sandbox: they are left out.
+        curves[untrained] = curve(read_episodes(tested_file(arm, "base")), metric, info, by, level)
     return curves
 
 
