@@ -253,6 +253,7 @@ def quality_for_effort(data: ReportData) -> Figure | None:
                     panel.fill_between(xs, lows, highs, color=colour, alpha=0.10, lw=0)
             panel.set_xlabel(title)
             panel.set_xlim(left=0)
+            panel.locator_params(axis="x", nbins=5)
         for panel in panels if narrow else panels[:1]:
             metric_axis(panel.yaxis, data.info)
         handles, labels = panels[0].get_legend_handles_labels()
@@ -260,7 +261,7 @@ def quality_for_effort(data: ReportData) -> Figure | None:
 
     return figure(
         "effort",
-        "Quality for the effort of a problem",
+        "Does the team pay? Quality for the effort of a problem",
         f"Each mark is one attempt more; what is kept is {CHOICES[effort['by']]}. Bands are intervals over problems. "
         "Seconds are those of this machine, which played many episodes side by side; those of untrained teams, with "
         "which the test starts, are not known.",
