@@ -225,9 +225,13 @@ TESTS_AMONG_FILES = Policy(
         *_TIMES_OF_FILES,
         *(Rule(name, error(ENOTSUP)) for name in _UNSUPPORTED),
         *(Rule("ioctl", error(EPERM), (Argument(1, command),)) for command in _FLAGS_OF_FILES),
-        *(Rule(name, error(EPERM)) for name in _names("socket kill tkill pidfd_send_signal mknod mknodat")),
+        *(Rule(name, error(EPERM)) for name in _names("socket mknod mknodat")),
     ),
 )
+
+# Where Landlock does not confine signals.  `tgkill` is how a process aborts itself.
+_SIGNALS = _names("kill tkill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo")
+TESTS_WITHOUT_SIGNALS = Policy(default=ALLOW, rules=tuple(Rule(name, error(EPERM)) for name in _SIGNALS))
 
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -334,8 +338,8 @@ def filters() -> dict[str, bytes]:
     """Return the filters for this machine by name; empty if the kernel has no seccomp.
 
     ``fork_server``, ``program`` and ``tests_process``; ``program_among_files`` and ``tests_among_files`` where there
-    is no separate file system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass
-    descriptors out.
+    is no separate file system; ``tests_without_signals`` where Landlock does not confine them;
+    ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass descriptors out.
     """
     policies = {
         "fork_server": FORK_SERVER,
@@ -343,6 +347,7 @@ def filters() -> dict[str, bytes]:
         "program_among_files": PROGRAM_AMONG_FILES,
         "tests_process": TESTS,
         "tests_among_files": TESTS_AMONG_FILES,
+        "tests_without_signals": TESTS_WITHOUT_SIGNALS,
         "fork_server_connecting": FORK_SERVER_CONNECTING,
         "program_connected": PROGRAM_CONNECTED,
     }

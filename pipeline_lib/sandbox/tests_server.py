@@ -327,14 +327,16 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
         gc.disable()
         gc.freeze()
         if config["filters"]:  # "tests" would name a package of the project, see `identity.syntax`
-            confine.prepare_filter(bytes.fromhex(config["filters"]["tests_process"]))()
-        install = None
+            _filter(config, "tests_process")()
+        installs = []
         if kind == "landlock" and config["filters"]:
-            install = confine.prepare_filter(bytes.fromhex(config["filters"]["tests_among_files"]))
+            scoped = confine.landlock_version() >= 6
+            installs = [confine.confine_signals] if scoped else [_filter(config, "tests_without_signals")]
+            installs += [_filter(config, "tests_among_files")]
 
         def run(limits: dict[str, Any]) -> None:
             os.setpgid(0, 0)
-            if install is not None:
+            for install in installs:
                 install()
             serve(limits, known.modules, space(limits))
 
@@ -348,6 +350,10 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
         server.serve()
     finally:
         server.reap()
+
+
+def _filter(config: dict[str, Any], name: str) -> Callable[[], None]:
+    return confine.prepare_filter(bytes.fromhex(config["filters"][name]))
 
 
 def _confine(kind: str, slot: int, config: dict[str, Any], flavour: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
+from pipeline_lib.sandbox.inside.confine import landlock_version
 from pipeline_lib.sandbox.inside.folders import Folder
 from pipeline_lib.sandbox.inside.values import BadValue
 from tests.needs import JAILS
@@ -228,6 +229,23 @@ AS_PYTHON = {
     ),
 }
 
+#: With a Landlock that confines signals as in plain Python, also in `bare`.
+SIGNALS = {
+    "send signals to processes": (
+        SAME,
+        "import os, signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\nos.kill(os.getpid(), signal.SIGUSR1)\n"
+        "assert f(1) == 1",
+    ),
+    "a signal that ends the tests": (SAME, "import os\nassert f(9) == 9\nos.kill(os.getpid(), f(9))\nassert f(1) == 1"),
+    "a forked process that ends the tests": (
+        SAME,
+        f"assert f(9) == 9\n{FORK}if pid == 0:\n    try:\n        os.kill(os.getppid(), 9)\n    finally:\n"
+        f"        os._exit(0)\nassert {CODE_OF_CHILD} == 0",
+    ),
+}
+if landlock_version() >= 6:
+    AS_PYTHON |= SIGNALS
+
 
 @pytest.mark.parametrize("name", AS_PYTHON)
 def test_as_in_plain_python(name: str, jail: tuple[str, Executor], tmp_path: Path) -> None:
@@ -324,17 +342,14 @@ LOWER_IN_BARE = {
         "import os\ndef f(x):\n    os.chmod(x, 0o640)\n    return os.stat(x).st_mode & 0o777\n",
         "open('a', 'w').close()\nassert f('a') == 0o640",
     ),
-    "send signals to processes": (
-        SAME,
-        "import os, signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\nos.kill(os.getpid(), signal.SIGUSR1)\n"
-        "assert f(1) == 1",
-    ),
     "absolute paths of temporary folders": (
         "def f(x):\n    open(x + '/a', 'w').close()\n    return x\n",
         "import os, tempfile\nnew = tempfile.mkdtemp()\nassert f(new) == new\nassert os.listdir(new) == ['a']",
     ),
     "create sockets": (SAME, "import socket\nwith socket.create_server(('127.0.0.1', 0)):\n    assert f(1) == 1"),
 }
+if not SIGNALS.keys() <= AS_PYTHON.keys():
+    LOWER_IN_BARE["send signals to processes"] = SIGNALS["send signals to processes"]
 _DOCS = " ".join((Path(__file__).parents[2] / "docs/verdicts.md").read_text().split())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.inside.confine import landlock_version
 from pipeline_lib.sandbox.tests_source import leaves_nothing
 from tests.needs import JAILS
 
@@ -165,6 +166,18 @@ def test_a_value_that_makes_tests_wait_is_a_timeout(executor: Executor, wait: st
     )
     assert verdict.status is Status.TIMEOUT
     assert verdict.wall_s < 30  # of a thousand seconds
+
+
+def test_tests_signal_no_process_that_is_not_theirs(executor: Executor) -> None:
+    calls = ["os.kill(os.getppid(), number)"]
+    if landlock_version() >= 6:
+        calls += ["ctypes.CDLL(None).tgkill(os.getppid(), os.getppid(), number)"]
+    before = executor.health()["restarts"]
+    for call in calls:
+        tests = f"import ctypes, os\nfor number in (15, 9):\n    try: {call}\n    except OSError: pass\nassert f(0)\n"
+        for verdict in (judged(executor, tests, 1), judged(executor, "import os\nassert f(0)\n", 1)):
+            assert (verdict.status, verdict.attempts) == (Status.PASSED, 1)
+    assert executor.health()["restarts"] == before
 
 
 # What tests may leave in their process, and tests that would notice it.
