@@ -2,8 +2,8 @@
 
 Prefect creates the tables of a new database by running all its migrations, which takes longer than most stages.  The
 installation does that once (``python -m tasks.services.prefect_database``) and keeps the empty database in the
-environment; a new project starts with a copy of it.  Without this copy, or if ``PREFECT_API_DATABASE_CONNECTION_URL``
-names another database, Prefect creates the tables itself.
+environment; a new project starts with a copy of it.  Without this copy, or if a variable of `URLS` names another
+database, Prefect creates the tables itself.
 """
 
 import os
@@ -19,14 +19,15 @@ from pathlib import Path
 from pipeline_lib.locks import locked
 from tasks.services.process_environment import child_environment, places, prepare
 
-URL = "PREFECT_API_DATABASE_CONNECTION_URL"
+URLS = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+"""Where Prefect reads the address of its database; the second is its older name."""
 FILE = "prefect.db"
 
 
 def lay_database(empty: Path | None = None) -> bool:
     """Give the project a database with tables, a copy of an empty one, if it has none; return whether that was done."""
     folder, empty = Path(os.environ.get("PREFECT_HOME", places().prefect)), empty or empty_database()
-    if URL in os.environ or not empty.exists() or (folder / FILE).exists():
+    if any(name in os.environ for name in URLS) or not empty.exists() or (folder / FILE).exists():
         return False
     with locked(folder / "database.lock"):
         if (folder / FILE).exists():
@@ -49,7 +50,8 @@ def make_empty_database(target: Path) -> None:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        environment = {name: value for name, value in child_environment(PREFECT_HOME=folder).items() if name != URL}
+        inherited = child_environment(PREFECT_HOME=folder)
+        environment = {name: value for name, value in inherited.items() if name not in URLS}
         command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:

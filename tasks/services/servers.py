@@ -5,6 +5,7 @@ process that started it ends, also if that is killed, and is killed if it does n
 servers goes to files in ``.symposium/logs``.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -13,6 +14,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,7 @@ PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
 #: Environment variable with the key that the page asks for; who has none gets one that is drawn.
 PAGE_KEY = "SYMPOSIUM_PAGE_KEY"
 UI_URL = "PREFECT_UI_URL"
+_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_S = 300.0
 _FULL_BYTES = 4 << 20  # less than Prefect's database needs
 
@@ -204,12 +208,25 @@ def _send_what_is_left() -> None:
 
 
 def require(api_url: str) -> None:
-    """Raise ServerError if no Prefect server answers at ``api_url``."""
+    """Raise ServerError if no Prefect server answers at ``api_url``, or if it wants another password."""
     if not answers(api_url.removesuffix("/api"), "prefect", timeout_s=10.0):
         raise ServerError(
             f"the Prefect server at {api_url} does not answer; start it (`make ui`), or unset PREFECT_API_URL to work "
             "without one"
         )
+    # Whether it is healthy it says to everybody.
+    request = urllib.request.Request(f"{api_url}/admin/version")
+    if password := os.environ.get(_PASSWORD):
+        request.add_header("Authorization", f"Basic {base64.b64encode(password.encode()).decode()}")
+    try:
+        urllib.request.urlopen(request, timeout=10.0).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (401, 403):
+            said = "refuses the password; correct" if password else "wants a password; set"
+            raise ServerError(f"the Prefect server at {api_url} {said} {_PASSWORD}=user:password") from None
+    except OSError as error:
+        raise ServerError(f"the Prefect server at {api_url} does not answer: {error}") from None
 
 
 def free_port(wanted: int) -> int:

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tasks.services import prefect_database
-from tasks.services.prefect_database import FILE, URL, empty_database, lay_database, make_empty_database
+from tasks.services.prefect_database import FILE, URLS, empty_database, lay_database, make_empty_database
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.delenv(URL, raising=False)
+    for name in URLS:
+        monkeypatch.delenv(name, raising=False)
     return tmp_path / "prefect"
 
 
@@ -50,12 +51,13 @@ def test_a_database_that_is_there_is_left_alone(home: Path, tmp_path: Path) -> N
     assert (home / FILE).read_bytes() == b"somebody's"
 
 
+@pytest.mark.parametrize("variable", ["PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"])
 def test_without_one_to_copy_or_with_one_named_prefect_is_left_alone(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not lay_database(tmp_path / "no.db")
     (tmp_path / "empty.db").write_bytes(b"empty")
-    monkeypatch.setenv(URL, "postgresql+asyncpg://localhost/prefect")
+    monkeypatch.setenv(variable, "postgresql+asyncpg://localhost/prefect")
     assert not lay_database(tmp_path / "empty.db")
     assert not home.exists()
 

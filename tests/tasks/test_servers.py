@@ -106,6 +106,26 @@ def test_a_server_that_was_named_but_is_down_is_an_error_with_advice(monkeypatch
 
 
 @pytest.mark.service
+def test_a_server_with_a_password_is_used_with_it_and_else_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "lab:right")
+    server = servers.start_prefect(servers.any_port(), ui=False)
+    try:
+        server.wait_until_healthy()
+        address = f"{server.url}/api"
+        with pytest.raises(servers.ServerError, match="wants a password; set PREFECT_API_AUTH_STRING=user:password"):
+            servers.require(address)
+        monkeypatch.setenv("PREFECT_API_AUTH_STRING", "lab:wrong")
+        with pytest.raises(servers.ServerError, match="refuses the password; correct PREFECT_API_AUTH_STRING") as told:
+            servers.require(address)
+        assert "wrong" not in str(told.value), "it is not shown"
+        monkeypatch.setenv("PREFECT_API_AUTH_STRING", "lab:right")
+        servers.require(address)
+    finally:
+        server.stop()
+
+
+@pytest.mark.service
 def test_the_server_of_a_chain_has_no_services_for_others_but_those_that_record(prefect: str) -> None:
     with urllib.request.urlopen(f"{prefect}/api/admin/settings") as reply:
         services = json.load(reply)["server"]["services"]
