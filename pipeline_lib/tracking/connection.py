@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mlflow
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK, page_tags
@@ -45,13 +46,22 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             location = None if uri.startswith("http") else f"mlflow-artifacts:/{re.sub(r'[^A-Za-z0-9_-]', '-', name)}"
-            experiment = client.get_experiment(client.create_experiment(name, artifact_location=location))
+            try:
+                experiment = client.get_experiment(client.create_experiment(name, artifact_location=location))
+            except MlflowException:  # another machine was faster
+                experiment = client.get_experiment_by_name(name)
+                if experiment is None:
+                    raise
         elif experiment.lifecycle_stage == "deleted":
             client.restore_experiment(experiment.experiment_id)
         identity = str(experiment.experiment_id)
         for tag, value in page_tags(identity).items():
             if experiment.tags.get(tag) != value:
-                client.set_experiment_tag(identity, tag, value)
+                try:
+                    client.set_experiment_tag(identity, tag, value)
+                except MlflowException:  # another machine sets it, too
+                    if client.get_experiment(identity).tags.get(tag) != value:
+                        raise
     return identity
 
 

@@ -1,19 +1,23 @@
 """Applies operations on runs to an MLflow server; all of them are idempotent.
 
 Runs are found by tags before they are created, under a lock for all processes of the machine; a metric that already has
-a value at a step keeps it.  So a resumed run may log its history again from the start.  If two machines open the same
-run at the same moment, it may be created twice.
+a value at a step keeps it.  So a resumed run may log its history again from the start.
+
+Machines that share a server share no lock.  There, who has created a run waits until all who did so at the same moment
+can see each other's; the run with the lowest id stays, and each removes its own.  Their clocks may differ by a minute.
 
 Methods raise MLflow's exceptions.  Importing this module imports MLflow, which takes a second.
 """
 
 import json
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
@@ -25,6 +29,11 @@ from pipeline_lib.tracking.processes import is_gone
 
 TAG_RUN, TAG_SETTINGS, TAG_PART = "symposium.run", "symposium.settings", "symposium.part"
 TAG_PARENT = "mlflow.parentRunId"
+TAG_CREATED = "symposium.created"
+"""When a run was created, in seconds since 1970."""
+SETTLE_S = 1.5
+"""How long a run takes at most from its creation until all see it."""
+_YOUNG_S = 60.0
 _NO_PART = "-"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 5000
@@ -203,19 +212,24 @@ class RunRecorder:
 
     def _find_or_create(self, key: RunKey, experiment: str, parent: str, process: str, when: int | None) -> str:
         identity = {TAG_RUN: key.run, TAG_SETTINGS: key.settings, TAG_PART: key.part or _NO_PART}
+        wanted = " AND ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
         with self._alone():
-            runs = self._client.search_runs(
-                [experiment],
-                filter_string=" AND ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items()),
-                order_by=["attributes.start_time ASC"],
-                max_results=1,
-            )
-            if runs:
-                return str(runs[0].info.run_id)
-            tags = {**identity, TAG_PROCESS: process, **({TAG_PARENT: parent} if parent else {})}
-            run = str(self._client.create_run(experiment, when, tags, key.name).info.run_id)
-            self._known_steps[run] = defaultdict(set)  # a new run has no history
-            return run
+            found = list(self._client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"]))
+            made = ""
+            if not found:
+                tags = {**identity, TAG_PROCESS: process, TAG_CREATED: f"{time.time():.1f}"}
+                tags |= {TAG_PARENT: parent} if parent else {}
+                found = [self._client.create_run(experiment, when, tags, key.name)]
+                made = str(found[0].info.run_id)
+            if _is_shared(self._uri) and any(_is_young(run.data.tags) for run in found):
+                time.sleep(SETTLE_S)
+                found = sorted(self._client.search_runs([experiment], wanted), key=lambda run: str(run.info.run_id))
+            kept = str(found[0].info.run_id)
+            if made == kept:
+                self._known_steps[kept] = defaultdict(set)  # a new run has no history
+            elif made:
+                self._client.delete_run(made)
+            return kept
 
     def _steps(self, run: str) -> dict[str, set[int]]:
         """Return the steps that already have a value, by metric; one request per metric of a run, then cached."""
@@ -225,6 +239,16 @@ class RunRecorder:
                 logged_steps[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
             self._known_steps[run] = logged_steps
         return self._known_steps[run]
+
+
+def _is_shared(uri: str) -> bool:
+    """Return whether other machines may write to the same server."""
+    host = urlsplit(uri).hostname if uri.startswith("http") else None
+    return host is not None and host not in ("127.0.0.1", "localhost", "::1")
+
+
+def _is_young(tags: Mapping[str, str]) -> bool:
+    return abs(time.time() - float(tags.get(TAG_CREATED, 0.0))) < _YOUNG_S
 
 
 def _tags(tags: dict[str, str]) -> list[RunTag]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline_lib.tracking import Checkpoint, Contender, Tracker
+from pipeline_lib.tracking import Checkpoint, Contender, Tracker, runs
 from pipeline_lib.tracking.addresses import start_link
+from pipeline_lib.tracking.operations import RunKey
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 
@@ -62,6 +65,31 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
         server.stop()
     assert reader.curve("train seed 0", "reward") == [(1, 1.0), (2, 2.0)]
     assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_machines_that_share_a_server_and_begin_together_make_one_run(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_is_shared", lambda uri: True)  # this server is on this machine
+    home = home.rename(home.with_name("mlflow"))
+    server = start(home, monkeypatch)
+    keys = [RunKey("team", "brave-owl", "digest", part, f"brave-owl {part}".strip()) for part in ("", "train seed 0")]
+
+    def write(number: int) -> tuple[str, ...]:
+        (own := tmp_path / f"machine-{number}").mkdir()  # no lock is shared
+        recorder = runs.RunRecorder(server.url, own)
+        together.wait(60)
+        return tuple(recorder.ids(key)[1] for key in keys)
+
+    together = threading.Barrier(6)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            found = set(pool.map(write, range(6)))
+        assert len(found) == 1, "all write to the same runs"
+        there = Reader(server.url).runs().values()
+        assert {run.info.run_id for run in there} == set(*found), "and there are no others"
+    finally:
+        server.stop()
 
 
 def episode(name: str, verdict: str) -> dict[str, Any]:
