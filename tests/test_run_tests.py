@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,12 @@ def test_when_a_process_dies_what_has_not_passed_runs_in_another(run, tmp_path: 
     assert status == 0
     assert "UNSTEADY: a process died" in said and "    test_0.py::test_dies_once[1]" in said
     assert "3 passed" in said.split("UNSTEADY")[1], "the one that died, the one after it, and the other file"
+
+
+def test_samples_are_drawn_over_parameters_that_there_are(request: pytest.FixtureRequest) -> None:
+    """Of another name nothing is drawn, and everything runs; seen in a run of all tests."""
+    there = defaultdict(set)
+    for item in request.session.items:
+        if marker := item.get_closest_marker("sample"):
+            there[item.path, marker.args[0]] |= set(item.callspec.params if hasattr(item, "callspec") else ())
+    assert {(path, over) for (path, over), names in there.items() if over not in names} == set()

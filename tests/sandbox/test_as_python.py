@@ -16,7 +16,7 @@ from pipeline_lib.sandbox.inside.folders import Folder
 from pipeline_lib.sandbox.inside.values import BadValue
 from tests.needs import JAILS
 
-pytestmark = pytest.mark.sample("executor", "pipeline_lib/sandbox")  # one jail for each case
+pytestmark = pytest.mark.sample("jail", "pipeline_lib/sandbox")  # one jail for each case
 
 
 @pytest.fixture(scope="module", params=JAILS)
