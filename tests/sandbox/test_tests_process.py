@@ -14,6 +14,7 @@ from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.inside.confine import landlock_version
 from pipeline_lib.sandbox.tests_source import leaves_nothing
 from tests.needs import JAILS
+from tests.sandbox.corpus import pairs
 
 pytestmark = pytest.mark.sample("executor", "pipeline_lib/sandbox")  # one jail for each case
 SECRET = "the-key-of-the-trainer"
@@ -182,92 +183,7 @@ def test_tests_signal_no_process_that_is_not_theirs(executor: Executor) -> None:
 
 # What tests may leave in their process, and tests that would notice it.
 STATE = {
-    "warnings.simplefilter": ("import warnings\nwarnings.simplefilter('error')", "warnings.warn('x')"),
-    "os.environ": ("import os\nos.environ['X'] = '1'", "assert 'X' not in os.environ"),
-    "time zone": ("import os, time\nos.environ['TZ'] = 'EST5'\ntime.tzset()", "assert time.localtime(0).tm_hour == 0"),
-    "locale": (
-        "import locale\nlocale.setlocale(locale.LC_ALL, 'C')",
-        "assert locale.setlocale(locale.LC_CTYPE) == locale.setlocale(locale.LC_CTYPE, '')",
-    ),
-    "sys.stdin": ("import io, sys\nsys.stdin = io.StringIO('7')", "assert sys.stdin.read() == ''"),
-    "sys.stdout": ("import io, sys\nsys.stdout = None", "assert sys.stdout is not None"),
-    "mock": ("from unittest import mock\nmock.patch('time.time', lambda: 0).start()", "assert time.time() > 0"),
-    "mock of a builtin": (
-        "from unittest import mock\nmock.patch('builtins.len', lambda x: 1).start()",
-        "assert len([]) == 0",
-    ),
-    "logging.disable": ("import logging\nlogging.disable()", "assert logging.getLogger().isEnabledFor(50)"),
-    "logging level": (
-        "import logging\nlogging.getLogger().setLevel(99)",
-        "assert logging.getLogger().isEnabledFor(50)",
-    ),
-    "ABC": ("import numbers\nnumbers.Number.register(str)", "assert not isinstance('x', numbers.Number)"),
-    "sys.path": ("import sys\nsys.path.clear()", "import colorsys"),
-    "sys.modules": ("import sys\nsys.modules['json'] = None", "import json"),
-    "unittest": (
-        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None",
-        "try:\n    unittest.TestCase().assertEqual(1, 2)\nexcept AssertionError: pass\nelse: raise ValueError",
-    ),
-    "recursion limit": ("import sys\nsys.setrecursionlimit(150)", "def deep(n): return n and deep(n - 1)\ndeep(500)"),
-    "digits": ("import sys\nsys.set_int_max_str_digits(640)", "int('9' * 2000)"),
-    "decimal": ("import decimal\ndecimal.getcontext().prec = 3", "assert decimal.getcontext().prec == 28"),
-    "decimal default": (
-        "import decimal\ndecimal.DefaultContext.prec = 3\ndecimal.setcontext(decimal.DefaultContext)",
-        "assert decimal.getcontext().prec == 28",
-    ),
-    "alarm": (
-        "import signal\nsignal.signal(signal.SIGALRM, lambda *a: 1 / 0)\nsignal.setitimer(signal.ITIMER_REAL, 0.05)",
-        "time.sleep(0.1)",
-    ),
-    "signal handler": (
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)",
-        "assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN",
-    ),
-    "trace": ("import sys\nsys.settrace(lambda *a: 1 / 0)", "assert sys.gettrace() is None"),
-    "profile": ("import sys\nsys.setprofile(lambda *a: None)", "assert sys.getprofile() is None"),
-    "excepthook": ("import sys\nsys.excepthook = None", "assert sys.excepthook is sys.__excepthook__"),
-    "builtins": ("import builtins\nbuiltins.left = 1", "assert not hasattr(builtins, 'left')"),
-    "a module": ("import math\nmath.pi = 3", "assert math.pi > 3"),
-    "a class": (
-        "import collections\ncollections.Counter.most_common = None",
-        "assert collections.Counter('aab').most_common(1)",
-    ),
-    "import hook": ("import sys\nsys.meta_path.insert(0, None)", "import colorsys"),
-    "umask": ("import os\nos.umask(0o777)", "open('made', 'w').close()\nassert open('made').read() == ''"),
-    "working folder": (
-        "import os\nos.mkdir('deep')\nos.chdir('deep')\nos.rmdir('../deep')",
-        "assert os.getcwd() and not os.listdir('.')",
-    ),
-    "a file": ("open('left', 'w').close()", "assert not os.path.exists('left')"),
-    "a thread": (
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
-        "assert threading.active_count() == 1",
-    ),
-    "a process": (
-        "import os, time\nif os.fork() == 0:\n    time.sleep(60)\n    os._exit(0)",
-        "assert True is not os.getpid()",
-    ),
-    "soft limits": (
-        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))",
-        "[os.dup(1) for _ in range(20)]",
-    ),
-    "an exit hook": ("import atexit\natexit.register(print)", "assert atexit._ncallbacks() < 2"),
-    "garbage collection": ("import gc\ngc.disable()", "assert gc.isenabled()"),
-    "random": (
-        "import random\nrandom.Random.seed = lambda *a: None",
-        "random.seed(1)\na = random.random()\nrandom.seed(1)\nassert a == random.random()",
-    ),
-    "tempfile": ("import tempfile\ntempfile.tempdir = '/nowhere'", "tempfile.mkdtemp()"),
-    "int in json": (
-        "import json\njson.encoder.encode_basestring = json.dumps = lambda *a: ''",
-        "assert json.dumps([1]) == '[1]'",
-    ),
-    "codecs": (
-        "import codecs\ncodecs.register_error('strict', lambda e: ('', e.end))",
-        "try:\n    b'\\xff'.decode()\nexcept UnicodeDecodeError: pass\nelse: raise ValueError",
-    ),
-    "copyreg": ("import copyreg\ncopyreg.pickle(complex, lambda c: (int, ()))", "assert copy.copy(1j) == 1j"),
-    "re": ("import re\nre._cache.clear()\nre.compile = None", "assert re.compile('x').match('x')"),
+    **pairs("left_by_tests", "in their process"),
     "nice": ("import os\nos.nice(1)", f"assert os.nice(0) == {os.nice(0)}"),
 }
 _IMPORTS = """
@@ -293,55 +209,13 @@ def test_nothing_that_tests_change_outlives_them() -> None:
     assert len(STATE) >= 40
 
 
-_DAEMON = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        for _ in range(60):
-            time.sleep(0.05)
-            DO
-    os._exit(0)
-os.wait()
-"""
 _ADD_KEY = {"x86_64": 248, "aarch64": 217}[platform.machine()]
 #: What outlives even all processes of the tests' session.
 REMAINS = {
-    "a daemon": (_DAEMON.replace("DO", "open('left', 'w').close()"), "time.sleep(0.3)\nassert not os.listdir('.')"),
-    "shared memory": (
-        "import ctypes\nctypes.CDLL(None).shmget(99, 4096, 0o1666)",
-        "assert call.shmget(99, 0, 0) == -1",
-    ),
-    "semaphores": ("import ctypes\nctypes.CDLL(None).semget(99, 1, 0o1666)", "assert call.semget(99, 0, 0) == -1"),
-    "a queue": ("import ctypes\nctypes.CDLL(None).msgget(99, 0o1666)", "assert call.msgget(99, 0) == -1"),
+    **pairs("left_by_tests", "beyond it"),
     "a key": (
         f"import ctypes\nctypes.CDLL(None).syscall({_ADD_KEY}, b'user', b'left', b'x', 1, -4)",
         f"assert call.syscall({_ADD_KEY + 1}, b'user', b'left', None, 0) == -1",
-    ),
-    "times of the folder": (
-        "import os\ntry: os.utime('.', (5, 5))\nexcept OSError: pass",
-        "assert os.stat('.').st_mtime != 5",
-    ),
-    "mode of the folder": (
-        "import os\ntry: os.chmod('.', 0o701)\nexcept OSError: pass",
-        "assert os.stat('.').st_mode & 0o777 != 0o701",
-    ),
-    "attributes of the folder": (
-        "import os\ntry: os.setxattr('.', 'user.left', b'x')\nexcept OSError: pass",
-        "assert 'user.left' not in os.listxattr('.')",
-    ),
-    "flags of the folder": (
-        "import fcntl, os\ntry: fcntl.ioctl(os.open('.', os.O_RDONLY), 0x40086602, b'@' + bytes(7))\n"
-        "except OSError: pass",
-        "import fcntl\ntry: flags = fcntl.ioctl(os.open('.', os.O_RDONLY), 0x80086601, bytes(8))\n"
-        "except OSError: flags = bytes(8)\nassert flags[0] & 64 == 0",
-    ),
-    "a port": (
-        "import os, socket\nif os.fork() == 0:\n    os.setsid()\n"
-        "    try: one = socket.create_server(('127.0.0.1', 4567))\n    except OSError: os._exit(0)\n"
-        "    time.sleep(5)\n    os._exit(0)",
-        "import socket\ntry:\n    with socket.create_server(('127.0.0.1', 4567)): pass\n"
-        "except PermissionError: pass\nassert f(2) == 3",
     ),
     "priority of all": (
         "import os\ntry: os.setpriority(os.PRIO_USER, 0, 19)\nexcept OSError: pass",

@@ -125,3 +125,12 @@ def _parse_own(part: str) -> OwnTests:
     code, _, rest = body.partition("\n--- tests\n")
     tests, _, prelude = rest.partition("\n--- prelude\n")
     return OwnTests(name, status, int(passed), code, tests, prelude)
+
+
+def pairs(file: str, heading: str) -> dict[str, tuple[str, str]]:
+    """Return programs and their tests by name, which stand below a heading of a file."""
+    text = (
+        (Path(__file__).parent / f"{file}.txt").read_text().partition(f"##### {heading}\n")[2].partition("\n#####")[0]
+    )
+    heads = (part.partition("\n") for part in text.split("\n=== ")[1:])
+    return {name: (body.partition("--- tests\n")[0], body.partition("--- tests\n")[2]) for name, _, body in heads}
