@@ -33,6 +33,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background by a shell: our children would inherit deafness to Ctrl-C, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from pipeline_lib.locks import locked  # noqa: E402
 from pipeline_lib.tracking.database import SQLITE, make_database  # noqa: E402
 from tasks.identity.run import NOTE, TITLE  # noqa: E402
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
@@ -82,9 +83,15 @@ def _time_without_limit() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database of MLflow without runs; making one takes seconds, copying it nothing."""
-    database = tmp_path_factory.mktemp("database") / "mlflow.db"
-    make_database(f"{SQLITE}{database}", database.parent)
+    """A database of MLflow without runs, the same in all processes; making one takes seconds, copying it nothing."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    database = folder / "database" / "mlflow.db"
+    with locked(folder / "database.lock"):
+        if not database.exists():
+            database.parent.mkdir()
+            make_database(f"{SQLITE}{database}", database.parent)
     return database
 
 

@@ -42,13 +42,22 @@ def sampled(values: Sequence[Any], count: int, purpose: str, source: str) -> lis
 
 
 def leave_out(items: Sequence[pytest.Item]) -> None:
-    """Mark as ``exhaustive`` what the marker ``sample(over, of, count=1)`` does not draw.
+    """Mark as ``exhaustive`` what the markers ``sample(over, of, count=1)`` and ``drawn(group, of, count=1)`` omit.
 
-    Of the cases of a test that differ in the parameter ``over`` alone, which is a text, ``count`` are drawn by the code
-    below ``of``.
+    Of the cases of a test that differ in the parameter ``over`` alone, which is a text, or of the tests of a group,
+    ``count`` are drawn by the code below ``of``.
     """
     import pytest
 
+    groups = defaultdict(list)
+    for item in items:
+        if marker := item.get_closest_marker("drawn"):
+            groups[marker.args, marker.kwargs.get("count", 1)].append(item)
+    for ((group, source), count), members in groups.items():
+        # Each test has a number of its own, so that who runs some of a group meets those of a whole run among them.
+        members.sort(key=lambda item: draw(f"{group} {item.nodeid}", source).random())
+        for item in members[count:]:
+            item.add_marker(pytest.mark.exhaustive)
     alike = defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sample")

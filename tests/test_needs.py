@@ -40,8 +40,7 @@ def test_that_runs(): ...
 """
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
-@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize(("processes", "required"), [("0", True), ("1", False)])
 def test_what_is_missing_is_skipped_and_named_last_or_fails(tmp_path: Path, required: bool, processes: str) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs\naddopts = --strict-markers\n")
     (tmp_path / "conftest.py").write_text(CONFTEST)

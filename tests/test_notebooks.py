@@ -28,7 +28,7 @@ def test_these_are_all_notebooks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(NAMES, 2, "notebooks", "pipeline_lib"))
+@pytest.mark.parametrize("name", sampled(NAMES, 1, "notebooks", "pipeline_lib"))
 def test_a_notebook_runs_to_its_end_and_shows_what_its_kept_outputs_show(name: str) -> None:
     path = NOTEBOOKS / f"{name}.ipynb"
     kept, new = nbformat.read(path, as_version=4), run(path)

@@ -25,11 +25,12 @@ from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
 from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, SOUND, UNLIKE, Code, Meeting
+from tests.sampling import sampled
 
 SIZES = SplitSizes(train=4, validation=1, test=1)
 #: Kinds of nodes that only newer versions of Python know, and names of old ones.
 _OTHERS = {"TypeAlias", "TemplateStr", "Interpolation", "Num", "Str", "Bytes", "NameConstant", "Ellipsis"}
-#: Programs and readings take seconds, so a sample of these.
+#: Programs and readings take seconds, so these alone, and of these a sample.
 SAMPLE = {
     "code: 0.3 tests + 1.0 hints", "code: 0.3 tests + 1.0 todo", "code: 40 % of the tests are enough",
     "code: tests that fade", "code: tests + 0.2 hints", "text: 0.3 facts + 1.0 exclamation",
@@ -70,7 +71,10 @@ def audited(played: dict[str, tuple[Any, Any, Any]], kind: str, reward: Any) -> 
     return examiner.examine(environment, problems, 0, lambda done, total, text: None)[1]
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("own") or name in SAMPLE])
+@pytest.mark.parametrize(
+    "name",
+    [*(name for name in ALL if name.startswith("own")), *sampled(sorted(SAMPLE), 8, "unscripted", "pipeline_lib")],
+)
 def test_only_a_reward_that_pays_more_for_something_else_is_refused(
     played: dict[str, tuple[Any, Any, Any]], name: str
 ) -> None:

@@ -123,6 +123,7 @@ def test_scripted_teams_play_all_turns(known: Path):
 
 @pytest.mark.slow
 @pytest.mark.service
+@pytest.mark.drawn("whole chains", "pipeline_lib")
 def test_the_whole_chain_ends_in_a_verdict_and_a_page(
     installed: Path, tmp_path: Path, server: dict[str, str], empty_database: Path
 ):

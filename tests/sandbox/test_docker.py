@@ -300,6 +300,7 @@ def wrong_with_own_tests(programs: list[OwnTests], runtime: str | None) -> list[
 
 
 @pytest.mark.slow
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_samples_of_both_corpora(dockerd: Daemon) -> None:
     """Every child of a runtime that is named, here the daemon's own, is given a connection."""
     assert wrong_in_corpus(some_of_corpus("docker", each=1), None) == []
@@ -308,12 +309,14 @@ def test_samples_of_both_corpora(dockerd: Daemon) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_samples_of_both_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
     assert wrong_with_gvisor(some_of_corpus("gvisor", each=1), gvisor) == []
     assert wrong_with_own_tests(some_own_tests("gvisor", 5), gvisor) == []
 
 
 @pytest.mark.slow
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 @pytest.mark.parametrize("runtime", [None, "runsc"])
 def test_samples_of_what_tests_and_programs_find_and_reach(
     dockerd: Daemon, runtime: str | None, tmp_path: Path
@@ -342,6 +345,7 @@ def test_samples_of_what_tests_and_programs_find_and_reach(
 
 
 @pytest.mark.slow
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_a_later_program_sees_nothing_of_an_earlier_one(dockerd: Daemon) -> None:
     with Executor("docker", slots=1, cache=0, limits=TRACES_LIMITS) as executor:
         assert seen_later("docker", executor) == {}
@@ -387,6 +391,7 @@ def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
     assert [verdict.status for verdict in verdicts] == [Status.PASSED, Status.PASSED, Status.FAILED]
 
 
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> None:
     """Run the container of the Deployment with what its security context leaves it."""
     deployment = next(yaml.safe_load_all((ROOT / "scripts/sandbox-kubernetes.yaml").read_text()))
@@ -447,6 +452,7 @@ def test_a_container_that_was_never_started_is_removed_at_the_end(dockerd: Daemo
 
 
 @pytest.mark.slow
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_chaos(dockerd: Daemon) -> None:
     """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
     count = int(os.environ.get("SYMPOSIUM_CHAOS", "72"))
