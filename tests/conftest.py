@@ -3,8 +3,6 @@
 The variables must stand before any test module imports Prefect or MLflow, which read them once.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import resource

@@ -4,8 +4,6 @@ pytest-xdist 3.8 replaces a process that dies, but may then wait for ever for th
 the run ends at once (``--max-worker-restart=0``), and `scripts.run_tests` starts another one for what is left.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

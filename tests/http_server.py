@@ -1,7 +1,5 @@
 """A real HTTP server on this machine whose answers a test decides."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def json(value: Any, status: int = 200) -> Reply:
+    def json(value: Any, status: int = 200) -> "Reply":
         return Reply(status, json.dumps(value).encode())
 
 
@@ -52,10 +50,10 @@ class HttpServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def get(self, path: str) -> Reply:
+    def get(self, path: str) -> "Reply":
         return Reply(404)
 
-    def post(self, path: str, body: dict[str, Any], authorisation: str) -> Reply:
+    def post(self, path: str, body: dict[str, Any], authorisation: str) -> "Reply":
         return Reply(404)
 
     def close(self) -> None:

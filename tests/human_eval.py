@@ -1,7 +1,5 @@
 """HumanEval, out of the package of its authors."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from importlib.resources import as_file, files

@@ -5,8 +5,6 @@ If it is missing, the test is skipped, and the end of ``make test`` says so (`sc
 ``SYMPOSIUM_REQUIRE_SERVICES=1`` the test fails instead, unless no package can bring it, as with a GPU.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib.util
@@ -136,11 +134,7 @@ def require(name: str) -> None:
 
 needs = pytest.mark.needs
 
-JAILS = (
-    pytest.param("bwrap", marks=needs("bubblewrap")),
-    pytest.param("unshare", marks=needs("namespaces")),
-    "bare",
-)
+JAILS = (pytest.param("bwrap", marks=needs("bubblewrap")), pytest.param("unshare", marks=needs("namespaces")), "bare")
 """The kinds of jail for processes, as parameters of a test."""
 
 

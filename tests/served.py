@@ -1,7 +1,5 @@
 """An application of FastAPI behind a real server, for the length of a ``with`` block."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

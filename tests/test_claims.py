@@ -1,7 +1,5 @@
 """Claims of the README that a program can check: figures are those of the measurements, counts those of the code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

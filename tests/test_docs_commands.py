@@ -4,8 +4,6 @@ The commands of ``sh`` blocks are read as a shell reads them and given to the pa
 before they do anything.  The cheap ones are run for real on a finished project in ``tests/flows/test_chain.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import itertools

@@ -1,7 +1,5 @@
 """The documentation builds as a site, its links lead somewhere, and no page of it asks the network for anything."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Figures of docs: quoted measurements are in the file that the passage links to, limits and defaults in the code."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The client of JSON servers, against a real server that misbehaves in ways that the standard library's cannot."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket

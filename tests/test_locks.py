@@ -1,7 +1,5 @@
 """The lock between processes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The pictures of the architecture are of the code as it is."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The notebooks of the docs run to their end, show results, and what they show is kept."""
 
-from __future__ import annotations
-
 import nbformat
 import pytest
 

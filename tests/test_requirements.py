@@ -1,7 +1,5 @@
 """The pinned packages can be installed on every Python that the project promises."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders that appear complete, or not at all."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Bad ones can be had without the task; sound ones pay most for the task.  Written
 small programs, and what is below them.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import random

@@ -1,7 +1,5 @@
 """The audit of coding rewards, on programs that really run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

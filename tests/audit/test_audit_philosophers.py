@@ -1,7 +1,5 @@
 """The audit of philosophers' rewards: refuses what collapses, passes what works, finds a bug in the rules."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

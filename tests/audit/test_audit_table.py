@@ -1,7 +1,5 @@
 """Rewards of the audit's table (`python -m benchmarks.audit` runs all of it): every answer as expected."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.audit import audit_all, every_entry, row

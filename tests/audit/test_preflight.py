@@ -1,7 +1,5 @@
 """The base policy's preflight, on episodes whose answer is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

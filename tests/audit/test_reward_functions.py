@@ -1,7 +1,5 @@
 """Reward functions of other trainers: what can be had for nothing is refused, and what pays for the task is not."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

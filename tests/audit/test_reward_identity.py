@@ -1,7 +1,5 @@
 """What was audited: the digest of a reward changes when its source or its settings do, and not otherwise."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

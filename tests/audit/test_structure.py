@@ -1,7 +1,5 @@
 """The audit warns where one agent does as well as the untrained team, and only there."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

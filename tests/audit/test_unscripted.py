@@ -1,7 +1,5 @@
 """Rewards with a term that no scripted team earns: refused if that term is worth more than the task, else accepted."""
 
-from __future__ import annotations
-
 import ast
 import random
 import string

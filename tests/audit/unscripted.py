@@ -5,8 +5,6 @@ reward pays more for it than for the task, or stops paying for the task before h
 for it a little, fines it, or pays for it only together with the task.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import re

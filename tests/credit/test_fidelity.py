@@ -1,7 +1,5 @@
 """Credit against the truth, in small: what the benchmark measures is right, and ranks the plans as theory does."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which cells a plan executes: how many, which actions meet, and what cannot be made."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

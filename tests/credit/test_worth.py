@@ -1,7 +1,5 @@
 """What an action is worth: closed forms, unbiased against enumeration, the known variances, names, lost cells."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Helpers of the philosophers' tests: play memoryless rules on the vectorised table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

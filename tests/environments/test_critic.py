@@ -1,7 +1,5 @@
 """The critic: an agent's own base, never what was trained, answers what the agent is shown, and nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence

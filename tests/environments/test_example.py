@@ -1,7 +1,5 @@
 """The documented example of a full environment with programs does what its page says, and stays short."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sources of feedback: what each tells an agent, and that none tells it a hidden test or another agent's text."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

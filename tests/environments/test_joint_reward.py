@@ -1,7 +1,5 @@
 """The documented recipe: two different models are trained by one reward function."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The detector of cooperation schemes against programs labelled by hand: precision and recall of each scheme."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The chain asks the environment and contains no name of one."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

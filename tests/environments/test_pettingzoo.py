@@ -1,7 +1,5 @@
 """Parallel games of PettingZoo, played from text."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The frontier protocol against a small server of our own: cost first, resumable, everything counted."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

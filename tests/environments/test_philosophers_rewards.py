@@ -1,7 +1,5 @@
 """Rewards: terms sum up, turns sum up, nothing is worth something for doing nothing, mistakes are refused in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

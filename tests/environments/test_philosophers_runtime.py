@@ -1,7 +1,5 @@
 """Philosophers through the interface `Environment`."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment

@@ -1,7 +1,5 @@
 """Scripted policies: golden values, agreement with the text environment, and tables they refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

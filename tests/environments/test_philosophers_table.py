@@ -1,7 +1,5 @@
 """Rules of the table: golden values, invariants over random play, and the faults of the published benchmark."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

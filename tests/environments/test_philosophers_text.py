@@ -1,7 +1,5 @@
 """What philosophers read and write."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.philosophers import text

@@ -1,7 +1,5 @@
 """A shortened training from nothing: with the shipped presets a team that deadlocks learns not to."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from statistics import mean

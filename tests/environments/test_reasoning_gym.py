@@ -1,7 +1,5 @@
 """Datasets of reasoning-gym, as questions for teams and for one agent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

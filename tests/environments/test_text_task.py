@@ -1,7 +1,5 @@
 """The short way to an environment: what a class of twenty lines gets, and what it is told when it is wrong."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

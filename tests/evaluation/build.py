@@ -1,7 +1,5 @@
 """Episodes made to measure, for tests of statistics."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What each turn adds: gains over problems, repairs and what was broken, worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric

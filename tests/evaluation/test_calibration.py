@@ -1,15 +1,11 @@
 """The calibration of benchmarks/calibration.py in small: every method's error rate on data whose truth is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.calibration_cases import CASES, Case, measure
 
 #: Left to the benchmark: seconds each.
-SLOW = {
-    "Holm, any of 3 comparisons",
-}
+SLOW = {"Holm, any of 3 comparisons"}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name not in SLOW], ids=lambda case: case.name)

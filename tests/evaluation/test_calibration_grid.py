@@ -1,7 +1,5 @@
 """The calibration over a grid of designs, in small: words, intervals and power where families are few or unequal."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

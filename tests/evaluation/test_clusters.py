@@ -1,7 +1,5 @@
 """The clustered mean against CR2 and Satterthwaite's degrees of freedom written out as matrices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

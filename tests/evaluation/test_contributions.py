@@ -1,7 +1,5 @@
 """Shapley values and removal, against closed forms and an independent definition; and subteams that really play."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -64,12 +62,7 @@ def test_contributions_are_means_over_episodes_then_problems_with_clustered_inte
     rows = []
     for problem, (a, b) in gains.items():
         for sample, more in enumerate((0.0, 0.1)):
-            values = {
-                frozenset(): 0.0,
-                frozenset("a"): a + more,
-                frozenset("b"): b,
-                frozenset("ab"): a + b + more,
-            }
+            values = {frozenset(): 0.0, frozenset("a"): a + more, frozenset("b"): b, frozenset("ab"): a + b + more}
             rows += played(problem, sample, values, agents)
     found = {one.agent: one for one in contributions([rows], "tests_passed", INFO, 0.95)}
     assert found["a"].problems == 3

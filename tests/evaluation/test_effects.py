@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,8 +15,7 @@ from pipeline_lib.evaluation.results import EvaluationError
 
 
 @pytest.mark.parametrize(
-    ("df", "exact"),
-    [(4, 0.797885), (10, 0.922746), (18, 0.957646), (28, 0.972932), (58, 0.987004), (98, 0.992324)],
+    ("df", "exact"), [(4, 0.797885), (10, 0.922746), (18, 0.957646), (28, 0.972932), (58, 0.987004), (98, 0.992324)]
 )
 def test_correction_is_exact_not_the_common_approximation(df: int, exact: float) -> None:
     assert hedges_correction(df) == pytest.approx(exact, abs=5e-7)

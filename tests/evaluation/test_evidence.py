@@ -1,7 +1,5 @@
 """When families are too few for a t test, and what is said instead."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

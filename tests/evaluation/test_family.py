@@ -1,7 +1,5 @@
 """What the correction of a family does to promises of power, to single training runs and to guards."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Episodes that the infrastructure lost: they favour nobody, are named, and too many of them end sweep and test."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """Plans of outcomes that are still to come: written once, and compared with what came."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts on outcomes of any systems: the chain's numbers, damaged files, and what the data do not support."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -162,9 +160,7 @@ def test_problems_of_one_system_alone_are_named(two: list[dict[str, Any]]) -> No
     assert found.comparisons["team"].problems == 35
 
 
-def test_without_a_common_problem_there_is_no_verdict(
-    two: list[dict[str, Any]],
-) -> None:
+def test_without_a_common_problem_there_is_no_verdict(two: list[dict[str, Any]]) -> None:
     rows = [row | {"problem": row["problem"] + row["system"]} for row in two]
     found = judge(rows)
     assert found.verdicts == {"team": "INCONCLUSIVE"}

@@ -1,7 +1,5 @@
 """Agreement with pingouin and rliable, which computed references.json on random data (see references/)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cooperation schemes over episodes: rates, success within problems, and changes, against plain Python."""
 
-from __future__ import annotations
-
 import random
 from statistics import mean
 

@@ -1,7 +1,5 @@
 """Student's test, widened where the differences lean to one side."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

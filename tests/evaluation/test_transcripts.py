@@ -1,7 +1,5 @@
 """What agents read is kept as they read it, with the source of every part."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environment_api.environment import Part

@@ -4,8 +4,6 @@ Nothing here is shared with benchmarks/: families of very unequal size (Dirichle
 ceilings, both agents of an episode sharing its luck, three training runs against one base.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real browser (Chromium, driven by its own driver), as a person would use it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

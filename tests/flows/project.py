@@ -1,7 +1,5 @@
 """A copy of this project in a folder of its own, with settings so small that the whole chain runs in a minute."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``symposium run -S``: settings that are changed for a run, a preset and keys of it together."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

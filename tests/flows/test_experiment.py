@@ -1,7 +1,5 @@
 """The whole experiment as a flow, on a small real DVC project: side by side, twice, failing, interrupted, killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Stages that never look at weights load no model library: torch and transformers alone take longer than their work."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Planning by the command that people type: from variances given by hand, and without a pilot."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of ``dvc plots`` draws every plot by itself, in a real browser that reaches no network."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

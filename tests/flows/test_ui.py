@@ -3,8 +3,6 @@
 All tests share one ``make ui``; the usual ports are taken, which everything has to stand.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

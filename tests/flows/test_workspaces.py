@@ -1,7 +1,5 @@
 """Workspaces of experiments: they share what is shared, carry changed settings, and leave the working tree alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small project with a real DVC pipeline, whose stages count instead of learning; and people who use it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Bytecode never outlives the source it was made from, whatever the times of files say."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

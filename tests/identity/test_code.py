@@ -1,7 +1,5 @@
 """A code digest changes with every line that can change a value, and with nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What files say is remembered by their content: never too long, and never the worse for a broken memory."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Of the code of users everything counts, however it is written: whatever can change a reward changes the digest."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

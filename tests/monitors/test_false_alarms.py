@@ -1,7 +1,5 @@
 """The simulation of false alarms: quiet where nothing is wrong, and not because it could not hear."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the report says of monitors: when one fired, whether it recovered, and which runs it ended."""
 
-from __future__ import annotations
-
 from pipeline_lib.monitors.history import alarms, endings, silence
 
 HACKED = "monitors/reward_hacking"

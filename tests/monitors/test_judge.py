@@ -1,7 +1,5 @@
 """Each monitor fires on rows where something goes wrong, and stays quiet on rows where it does not."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Engines that say what a test wants, at once, and remember what they were asked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from pipeline_lib.policies.policy import Policy

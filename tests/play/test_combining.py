@@ -1,7 +1,5 @@
 """Combinations of sampled actions: executed in the same call, each once, and never gone on from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A history that does not fit into a policy's context is cut from the oldest turn on, and what was cut is counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.evaluation.run import evaluate_team

@@ -1,7 +1,5 @@
 """Who is asked what, when, with which seed; and what becomes of turns, trees and failures."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A very small base policy and tiny real architectures; made once."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Weights are random, since bytes do not depend on them: nothing is fetched.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Agents that differ: another shape, adapter or learning rate, frozen teammates, teammates on a server."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

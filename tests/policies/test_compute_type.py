@@ -1,7 +1,5 @@
 """The type in which a model computes, where the machine decides: timed when the base is made, and recorded with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Exported agents are loaded by transformers and peft alone, and answer as the trained ones do."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

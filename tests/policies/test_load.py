@@ -1,7 +1,5 @@
 """Loading teams: whose weights are whose, in which precision, and what cannot be loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

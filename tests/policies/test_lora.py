@@ -1,7 +1,5 @@
 """LoRA: it starts as nothing, learns apart, merges exactly and out of place."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

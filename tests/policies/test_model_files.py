@@ -1,7 +1,5 @@
 """Models that come as files: fetched from a pinned wheel, converted from GGUF, refused in words if they are damaged."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The warm start of pretrained models: what counts, what moves, what stays, and where it goes on."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

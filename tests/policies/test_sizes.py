@@ -1,7 +1,5 @@
 """Sizes from a configuration alone, against the models that transformers makes of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Saved teams: the same weights come back, the same bytes are written, and anything else is refused by name."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The tokenizer: every text comes back, and every process sees the same ids."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Warm start: the right tokens count, the same bytes come out, and nothing is left half-written."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Problems that several test modules look at; made once."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.coding.problems.generated import generate

@@ -1,7 +1,5 @@
 """Runs trusted sources of this project in the test's own process."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Sameness of problems: what counts, and what does not."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Published datasets: every format, the fields as published, and what belongs to a problem."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -111,8 +109,7 @@ def _passes(problem: CodingProblem, tests: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "write"),
-    [("a.jsonl", _jsonl), ("a.jsonl.gz", _gzipped), ("a.json", _json), ("a.parquet", _parquet)],
+    ("name", "write"), [("a.jsonl", _jsonl), ("a.jsonl.gz", _gzipped), ("a.json", _json), ("a.parquet", _parquet)]
 )
 @pytest.mark.parametrize(("kind", "row"), [("humaneval", WITH_HELPER), ("mbpp", SANITIZED), ("mbpp", FULL)])
 def test_every_format_and_layout_gives_problems_whose_solutions_pass(

@@ -1,7 +1,5 @@
 """Demonstrations: conventions that are right by themselves and wrong together, and mistakes that are mistakes."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

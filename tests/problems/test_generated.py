@@ -1,7 +1,5 @@
 """Generated problems: many, reproducible, fairly tested, apart between splits, and unsolvable for one agent alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

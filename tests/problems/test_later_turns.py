@@ -1,7 +1,5 @@
 """Demonstrations of later turns: what the environment really tells, and a repair that fits it."""
 
-from __future__ import annotations
-
 import functools
 import random
 from collections import Counter

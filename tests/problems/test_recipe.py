@@ -1,7 +1,5 @@
 """Recipes: what they are made of, how they are written, and that their names say it all."""
 
-from __future__ import annotations
-
 import doctest
 import random
 

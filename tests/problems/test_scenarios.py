@@ -1,7 +1,5 @@
 """Scenarios: reproducible, disjoint, playable, and refused in words where that cannot be."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench, generate_scenarios

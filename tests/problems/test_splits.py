@@ -1,7 +1,5 @@
 """Files of problems: complete, disjoint, and refused by name when they are not what the manifest says."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

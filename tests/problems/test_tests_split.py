@@ -1,7 +1,5 @@
 """Parting tests: every case once, visible first, whatever the source looks like."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.coding.problems.datasets import as_check, split_tests

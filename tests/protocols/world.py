@@ -1,7 +1,5 @@
 """A tiny Qwen3 that reads any text, an engine that remembers its calls, and an environment that remembers its turns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

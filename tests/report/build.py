@@ -1,7 +1,5 @@
 """A whole experiment made up: training logs, sweep, test, verdict; everything a report needs."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from functools import cache

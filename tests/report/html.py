@@ -1,7 +1,5 @@
 """The page of a made-up experiment, built and read back."""
 
-from __future__ import annotations
-
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is behind the numbers, and what names mean."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

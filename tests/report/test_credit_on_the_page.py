@@ -1,7 +1,5 @@
 """Credit on the page: who contributes how much, and how near the advantages were to the true ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -32,11 +30,7 @@ def test_the_page_says_what_each_agent_contributes_and_what_each_subteam_reaches
     assert "Who contributes how much" in document.text and "Shapley value" in document.text
     shown = [[str(cell).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in team_tables.agents(data).rows]
     assert shown[0] == ["left", "+25.0 points", "+15.0 to +35.0", "+45.0 points", "+35.0 to +55.0", "12"]
-    assert team_tables.subteams(data).rows == [
-        ["left + scribe", "50.0 %"],
-        ["left", "50.0 %"],
-        ["nobody", "12.5 %"],
-    ]
+    assert team_tables.subteams(data).rows == [["left + scribe", "50.0 %"], ["left", "50.0 %"], ["nobody", "12.5 %"]]
 
 
 def test_a_team_of_many_has_no_shapley_values_and_a_run_may_have_nothing(
@@ -44,12 +38,7 @@ def test_a_team_of_many_has_no_shapley_values_and_a_run_may_have_nothing(
 ) -> None:
     _, document = build(measured(exact=False), tmp_path)
     assert "lost without it" in document.text
-    assert team_tables.agents(measured(exact=False)).columns == (
-        "agent",
-        "lost without it",
-        "interval",
-        "problems",
-    )
+    assert team_tables.agents(measured(exact=False)).columns == ("agent", "lost without it", "interval", "problems")
     assert "Who contributes" not in built[1].text
 
 

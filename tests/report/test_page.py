@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path
@@ -37,13 +35,7 @@ def test_ids_are_unique_and_every_reference_has_a_target(built: tuple[str, Docum
 
 def test_the_verdict_comes_first(built: tuple[str, Document]) -> None:
     _, document = built
-    order = [
-        "IMPROVED",
-        *experiment().verdict["lines"][:2],
-        "the selected team",
-        "Caveats: none.",
-        "Each training run",
-    ]
+    order = ["IMPROVED", *experiment().verdict["lines"][:2], "the selected team", "Caveats: none.", "Each training run"]
     order += ["against the others", "Problem by problem", "Learning", "Every checkpoint", "How the team works together"]
     order += ["Cost", "Reward audit", "Plan"]
     text = document.text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")

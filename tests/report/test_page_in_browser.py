@@ -1,7 +1,5 @@
 """The page as a browser shows and prints it."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator

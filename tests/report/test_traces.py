@@ -1,7 +1,5 @@
 """Episodes in the form in which they become traces."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """The page of all test episodes: its data, and what a reader sees in a browser, opened from a file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What every engine that runs in this process must promise, checked against each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

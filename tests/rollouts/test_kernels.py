@@ -1,7 +1,5 @@
 """Every set of kernels computes the same, whichever of them this machine's processor gets."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """The openai engine against a tiny server that fails on command, and its settings."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """Prompts as a tree: every beginning once, and every node sees its own prompt and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Adapters of several agents on one base: exact, in one batch, and with one base in memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a vllm engine says of a server that is down, or is no vLLM; none is needed for that."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from typing import Any

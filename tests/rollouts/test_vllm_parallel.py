@@ -1,7 +1,5 @@
 """Tensor parallelism with real vLLM, on a CPU: each rank is a process with a part of the weights and of the cores."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -17,23 +15,11 @@ import torch
 
 from pipeline_lib.rollouts import Action, Sampling, make_engine
 from tests.needs import ROOT, VLLM_PYTHON, needs
-from tests.rollouts.test_vllm_engine import (
-    adapted,
-    assert_exact,
-    requests,
-    section,
-    shake,
-    vllm_policy,
-)
+from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, section, shake, vllm_policy
 from tests.rollouts.tiny import reference_logprobs
 from tests.sampling import sampled
 
-pytestmark = [
-    pytest.mark.service,
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-    needs("vLLM"),
-]
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
 
 
 def left_by(processes: Iterable[psutil.Process]) -> list[Path]:

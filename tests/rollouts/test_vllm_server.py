@@ -1,7 +1,5 @@
 """A real ``vllm serve`` with two ranks: trained on by the vllm engine, evaluated on by the openai engine."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
@@ -25,12 +23,7 @@ from tests.needs import VLLM_PYTHON, needs
 from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, shake, vllm_policy
 from tests.rollouts.test_vllm_parallel import left_by
 
-pytestmark = [
-    pytest.mark.service,
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-    needs("vLLM"),
-]
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 

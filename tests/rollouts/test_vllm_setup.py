@@ -1,7 +1,5 @@
 """What a vllm engine decides before vLLM is started; none is needed for that."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

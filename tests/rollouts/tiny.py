@@ -1,7 +1,5 @@
 """Tiny policies with random weights, and reference log-probabilities by transformers' own forward pass."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

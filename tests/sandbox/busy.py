@@ -1,7 +1,5 @@
 """A program that is known to run: whoever looks from outside finds it by the memory that it holds."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Programs with planted bugs, and somebody who kills processes of the sandbox while they run."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -4,8 +4,6 @@
 marks; programs may import the packages, which must be installed (docs/sandbox.md says which the classes want).
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

@@ -5,8 +5,6 @@ every test method that passes in the sandbox and not in plain Python, which must
 Python alone.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import random

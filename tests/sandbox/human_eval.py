@@ -1,7 +1,5 @@
 """HumanEval's canonical solutions as jobs."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -3,8 +3,6 @@
 Needs Ray and this project's sources, nothing else: ``python -m tests.sandbox.ray_cluster`` ends with 0 if all is well.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

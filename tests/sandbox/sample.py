@@ -5,8 +5,6 @@ that touches it meets programs that the last one did not, and two runs of one co
 faults that were found late, one of each kind, are in every sample.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests import sampling

@@ -1,7 +1,5 @@
 """What programs and tests find as in a plain Python process, and what docs/verdicts.md names as lower than there."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What tests may cost their own process, and that it outlives them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The hostile corpus: every program gets its verdict, and the program after it finds the worker as new."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

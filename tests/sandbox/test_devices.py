@@ -1,7 +1,5 @@
 """Devices of the machine are in every jail; no program can leave something in one, whoever owns them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The sandbox's verdicts beside plain Python's, on a sample of the pairs of ``python -m benchmarks.differential``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 

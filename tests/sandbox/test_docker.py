@@ -1,7 +1,5 @@
 """The docker backend, against a real daemon that is started for these tests and shared by them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

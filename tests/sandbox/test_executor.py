@@ -1,7 +1,5 @@
 """The door to the sandbox: order, statuses, cases, limits, bad input."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Classes judged by `unittest` tests: what handles can do, and what no program can make of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

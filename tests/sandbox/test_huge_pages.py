@@ -1,7 +1,5 @@
 """The interpreter's code goes on working where the fork server moves it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

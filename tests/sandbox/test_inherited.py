@@ -1,7 +1,5 @@
 """Whatever process opens an executor, and however it was started, an innocent program is not blamed."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Mocks and imported names that tests share with the program."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Status

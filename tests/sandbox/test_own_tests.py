@@ -1,7 +1,5 @@
 """Programs with tests of their own: honest ones that are easily judged wrong, and what one job leaves for the next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

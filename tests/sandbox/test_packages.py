@@ -1,7 +1,5 @@
 """What programs may import beside the standard library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The judge's side of a channel, against a program that writes what it likes."""
 
-from __future__ import annotations
-
 import json
 import resource
 import socket

@@ -1,7 +1,5 @@
 """What tests draw follows from their job, and a program cannot know it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pipeline_lib.sandbox import Executor, Job

@@ -1,7 +1,5 @@
 """The sandbox on Ray, in an interpreter that has it: this one, or that of benchmarks/make_ray_environment.sh."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever dies, the verdicts are right; whoever ends, nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The sandbox over HTTP: the same verdicts, and nothing for those without the token."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """A filter decides as its policy says."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import platform

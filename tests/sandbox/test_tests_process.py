@@ -1,7 +1,5 @@
 """The process of the tests: what a program's values can make tests do there, and what one job leaves for the next."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tests become cases by their syntax tree."""
 
-from __future__ import annotations
-
 import marshal
 
 import pytest
@@ -147,10 +145,7 @@ def foreseen(*lines: str, around: str = "") -> list[list[object]]:
 def test_calls_that_the_text_alone_tells_are_foreseen() -> None:
     assert foreseen(
         "assert candidate(1) == 2", "assert True", "pass", "assert [3] == sorted(candidate([3], (4,)))"
-    ) == [
-        [1],
-        [[3], (4,)],
-    ]
+    ) == [[1], [[3], (4,)]]
     assert foreseen("assert abs(candidate(-1.5) - 2) < 1e-6", "assert not candidate('x')", around="import math\n") == [
         [-1.5],
         ["x"],

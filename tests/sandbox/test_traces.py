@@ -1,7 +1,5 @@
 """Nothing that one program leaves, or holds while it runs, can be seen by another one."""
 
-from __future__ import annotations
-
 import itertools
 import platform
 import signal

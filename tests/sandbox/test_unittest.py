@@ -1,7 +1,5 @@
 """`unittest` tests of every shape, judged here and run by plain Python."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """No value of a program is better in the sandbox than in plain Python: many values, and what tests do with them."""
 
-from __future__ import annotations
-
 import itertools
 
 from benchmarks.differential import plain_verdicts

@@ -1,7 +1,5 @@
 """Values cross as plain data, and nothing a program sends does more than that."""
 
-from __future__ import annotations
-
 import enum
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple

@@ -1,7 +1,5 @@
 """Every cell of the tables in benchmarks/results/verdicts.md, and the reasons in docs/verdicts.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random pairs of a program that returns a value of some kind, and tests that compare, use or change it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

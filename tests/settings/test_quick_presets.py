@@ -1,7 +1,5 @@
 """Trying costs nothing: presets for trying and studies share no test problem with the settings that one reports."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reader of settings beside ruamel.yaml, by which DVC reads the same files."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reference of the settings is of the settings as they are."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

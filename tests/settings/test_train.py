@@ -1,7 +1,5 @@
 """Settings of training that fight each other are refused with the reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -106,7 +104,4 @@ def test_an_environment_that_cannot_repeat_a_state_says_why(monkeypatch: pytest.
 def test_credit_decides_results() -> None:
     assert result_settings(TrainSettings.model_validate({"credit": {"kind": "pairings", "per_action": 3}}))[
         "credit"
-    ] == {
-        "kind": "pairings",
-        "per_action": 3,
-    }
+    ] == {"kind": "pairings", "per_action": 3}

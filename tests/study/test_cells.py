@@ -1,7 +1,5 @@
 """What the cells of a study leave is used again only while it is whole and the same would come out."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The family of comparisons of a study: right on data whose truth is known, and as plain Python computes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The file of a study: its cells, their settings, and what it may not say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

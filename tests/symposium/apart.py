@@ -1,7 +1,5 @@
 """The rendezvous with a reward that pays for missing each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import symposium

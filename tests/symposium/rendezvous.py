@@ -1,7 +1,5 @@
 """An environment as a user writes it, and one whose reward pays for nothing."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """`import symposium` as a user has it: from an environment of one's own to a comparison, with the chain's guards."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 import subprocess

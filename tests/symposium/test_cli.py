@@ -1,7 +1,5 @@
 """The command `symposium`: quick help, commands that are the programs of `flows`, statuses as documented."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What `symposium doctor` says of a machine."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

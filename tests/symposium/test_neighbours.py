@@ -1,7 +1,5 @@
 """Other people's packages of the same names are told, and do not hurt where they are not needed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`symposium verdict` and `symposium.verdict`: terminal, JSON, page, plan, and status 2 for what is wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The wheel works outside of the checkout: `symposium init` makes a project, and commands run there."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

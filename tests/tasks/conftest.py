@@ -1,7 +1,5 @@
 """Shared by the tests of tasks: one real Prefect server for all of them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tests let a fork be: ``<file> <status, or "sleep">``; it writes down what it found itself to be."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

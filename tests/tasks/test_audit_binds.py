@@ -1,7 +1,5 @@
 """Training asks the audit: about this very reward, and whether it passed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Cached tasks on a real Prefect server: each known trap of caching is sprung and held off."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Arithmetic on the stages; that DVC is asked rightly is seen in tests/flows/test_experiment.py."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run that could not end well is refused before its first stage works, by the one check that every door calls."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

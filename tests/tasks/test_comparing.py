@@ -1,7 +1,5 @@
 """Runs compared on one page, out of a real tracking database."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -13,14 +11,7 @@ from tasks.services.servers import ServerError
 from tasks.stages.comparing import compare_runs
 
 
-def finish(
-    home: Path,
-    name: str,
-    selected: float,
-    rate: float = 1e-3,
-    faults: str = "",
-    looks: str = "1",
-) -> None:
+def finish(home: Path, name: str, selected: float, rate: float = 1e-3, faults: str = "", looks: str = "1") -> None:
     """Leave in the database what a run leaves there."""
     settings = {"train": {"learning_rate": rate, "steps": 80}}
     tracker = Tracker(home, "coding", name, tags={"git.commit": "1f0c"}, params=settings)

@@ -1,7 +1,5 @@
 """Which teams the selected one is compared with, and what a reader is told of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs whose process is gone are marked; those of living processes, and of other machines, are not."""
 
-from __future__ import annotations
-
 import pytest
 from prefect import flow, get_client
 from prefect.states import Running

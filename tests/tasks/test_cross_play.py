@@ -1,7 +1,5 @@
 """Teams with an agent of another training run: who plays, with which weights, and what is said of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean

@@ -1,7 +1,5 @@
 """Overrides of ``dvc exp run`` of which DVC would drop one are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.settings import SettingsError

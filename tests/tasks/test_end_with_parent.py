@@ -1,7 +1,5 @@
 """A stage ends with the DVC that started it, through whatever shell, and never without one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The environment that every entry point gets, seen from fresh processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Evaluating a team's checkpoints: one engine, one base in memory, and the episodes of as many fresh engines."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How a program ends that fails."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Forms: their choices and bounds are those of the settings, and a filled-in form changes what it says."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A stage does not start on inputs of which DVC does not remember who made them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that DVC writes in place, cut off by a kill: the next start mends them and says so."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

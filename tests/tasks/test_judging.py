@@ -3,8 +3,6 @@
 The stages' own functions run on episodes that are made up, in a repository; only what plays and trains is left out.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

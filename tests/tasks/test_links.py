@@ -1,7 +1,5 @@
 """The verdict on a flow run in Prefect leads to its run in MLflow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

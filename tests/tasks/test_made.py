@@ -1,7 +1,5 @@
 """Results carry from what they were made; who changes ``dvc.lock`` without running the stage is not believed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

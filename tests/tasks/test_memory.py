@@ -1,7 +1,5 @@
 """The memory that stages need, before any work: by number, with what to set, and at the doors that check it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

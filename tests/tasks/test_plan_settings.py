@@ -1,7 +1,5 @@
 """The plan holds what decides how teams answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A database with Prefect's tables, made once and copied: it is Prefect's own, and nobody's is replaced by it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

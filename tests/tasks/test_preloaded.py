@@ -1,7 +1,5 @@
 """A stage is done by a fork of a process that has the libraries in memory, and nobody can tell but by the clock."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Child processes never stay behind: not when stopped, not when their parent is killed, not in other groups."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

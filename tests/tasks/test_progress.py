@@ -1,7 +1,5 @@
 """Progress: what people see on a terminal, in a file of lines, and what a parent process reads."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A training run of several processes from outside: one command, one report, and no process stays behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A run whose results DVC had already shows them in MLflow as one that computed them, with what it really took."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Records of looks: in git, of the project whatever the working tree, kept by whoever comes first."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """What ties a run to a commit, to the settings of the project and to the person who started it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Everything that uses one team uses the same one: the one that the stage `select` wrote, which passes the guards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ports, announcements and failures of servers; that real ones work is seen where they are used."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """What a running stage has left, as people read it while they wait."""
 
-from __future__ import annotations
-
 import pytest
 
 from tasks.chain.side_by_side import left_of_stage

@@ -1,7 +1,5 @@
 """A stage from outside: exit status, messages, MLflow run, Prefect run and artifacts, on real servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A stage's identity changes with whatever can change its result, and with nothing else."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

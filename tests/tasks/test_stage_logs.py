@@ -1,7 +1,5 @@
 """What stages say: everything in a file, what people read without what only programs write, and the table."""
 
-from __future__ import annotations
-
 import io
 import logging
 from pathlib import Path

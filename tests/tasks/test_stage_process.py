@@ -1,7 +1,5 @@
 """What is said when DVC or a stage fails: the reason, once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

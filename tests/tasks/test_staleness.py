@@ -1,7 +1,5 @@
 """A sample of modules is really changed in a copy of the project; the whole is ``python -m benchmarks.staleness``."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

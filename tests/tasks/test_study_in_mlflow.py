@@ -1,7 +1,5 @@
 """A study in MLflow, on a real database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mlflow import MlflowClient

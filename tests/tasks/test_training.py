@@ -1,7 +1,5 @@
 """A training run as the stage starts it: what it loads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

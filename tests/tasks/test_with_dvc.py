@@ -1,7 +1,5 @@
 """Stages of one DVC command share a server and the libraries, and nothing stays behind when DVC has ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

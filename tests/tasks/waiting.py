@@ -1,7 +1,5 @@
 """Waiting for what other processes do, for some minutes at most: other tests may keep every core busy meanwhile."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Shared by the tests of tracking."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

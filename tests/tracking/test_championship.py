@@ -1,7 +1,5 @@
 """Who is champion: the rule, case by case."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -33,11 +31,7 @@ def contender(**changes: Any) -> Contender:
         ({"plan_faults": "another metric"}, False, "the plan was not followed (another metric)"),
         ({"problems": "b" * 64}, False, "it was tested on other problems, so the two cannot be compared"),
         ({"metric": "reward"}, False, "it was tested by tests_passed, so the two cannot be compared"),
-        (
-            {"run": "brave-owl", "value": 0.1},
-            True,
-            "is the champion already: tests_passed 0.1000 on ",
-        ),
+        ({"run": "brave-owl", "value": 0.1}, True, "is the champion already: tests_passed 0.1000 on "),
         ({"run": "brave-owl", "weights": "f" * 64, "value": 0.1}, False, "tests_passed 0.1000 is not above its 0.5000"),
         ({"run": "brave-owl", "weights": "f" * 64}, True, "is the new champion: tests_passed 0.9000"),
         ({"run": "brave-owl", "problems": "b" * 64}, False, "it was tested on other problems"),

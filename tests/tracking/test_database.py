@@ -1,7 +1,5 @@
 """A kill while MLflow's database is made costs nothing: the next start finds it, says so and makes it whole."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import subprocess

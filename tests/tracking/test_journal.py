@@ -1,7 +1,5 @@
 """The journal in bad times: servers that are down, silent, or come back; killed processes; damaged files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

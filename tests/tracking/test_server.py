@@ -1,7 +1,5 @@
 """Tracking to a real MLflow server: over HTTP, with the server going away and coming back in the middle."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

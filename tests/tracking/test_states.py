@@ -1,7 +1,5 @@
 """States of runs: what is shown of a whole and its parts, also when processes are killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The tracker on a real SQLite database."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -1,7 +1,5 @@
 """A language model whose next token depends on the last one only (a table of logits): gradients in closed form."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

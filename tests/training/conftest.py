@@ -1,7 +1,5 @@
 """A tiny Qwen3 made on the spot, and toy environments that a team learns in a second or two."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

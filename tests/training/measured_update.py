@@ -3,8 +3,6 @@
 Weights are random, since bytes do not depend on them: nothing is fetched, and every action has its full length.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What two processes do in ``test_parallel``: train toy teams in every way, and leave the results in files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

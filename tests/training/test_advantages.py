@@ -1,7 +1,5 @@
 """Returns and advantages against closed forms, and against the faults of the public code."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training teams whose agents differ: only what is to be trained moves, each agent by its own settings."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator

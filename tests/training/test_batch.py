@@ -1,7 +1,5 @@
 """What is trained on: exactly the tokens the policy chose, counted once, whatever is merged or cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A run that ends by its compute: when, at which learning rate, and that a killed one continues to the same end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints: complete or absent, verified, published by link, and the point to continue from."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -21,13 +19,7 @@ from pipeline_lib.training.checkpoints import (
     write_checkpoint,
 )
 from pipeline_lib.training.learners import make_learners
-from pipeline_lib.training.trainer_state import (
-    load_state,
-    read_state,
-    resume_point,
-    state_folder,
-    write_state,
-)
+from pipeline_lib.training.trainer_state import load_state, read_state, resume_point, state_folder, write_state
 from tests.training.conftest import SAMPLING, make_settings, make_team
 
 

@@ -1,7 +1,5 @@
 """Arithmetic and memory for the log."""
 
-from __future__ import annotations
-
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from tests.training.conftest import add_lora, make_model
 

@@ -1,7 +1,5 @@
 """From returns and cells to one advantage per action, and whole trainings with every plan."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Curriculum: gates that answer rightly, samplers that climb, come back, and continue after a kill."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, replace

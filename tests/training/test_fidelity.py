@@ -1,7 +1,5 @@
 """True advantages against enumeration, the agreement with them, and that measuring changes nothing in training."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

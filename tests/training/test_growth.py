@@ -1,7 +1,5 @@
 """A process that trains a large model holds as much after many updates as after a few."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Sequence

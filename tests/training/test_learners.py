@@ -1,7 +1,5 @@
 """Getting policies ready: forward passes that are functions of the weights, in the precision asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

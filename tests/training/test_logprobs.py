@@ -1,7 +1,5 @@
 """Token log-probabilities against a plain forward pass over everything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

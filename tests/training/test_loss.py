@@ -1,7 +1,5 @@
 """The loss against closed forms on distributions small enough to enumerate."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

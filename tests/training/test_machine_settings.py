@@ -4,8 +4,6 @@ Several processes and sharded weights: tests/training/test_parallel.py.  CUDA gr
 are about; the engines' tests compare their log-probabilities with plain decoding.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Monitors beside real training runs: they change no weight, fire where a run goes wrong, and may end it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Steps that move weights, steps that are refused, and rates over time."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

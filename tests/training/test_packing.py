@@ -1,7 +1,5 @@
 """Forward passes: exactly the tokens the policy chose, in their own context, computed once, within the budget."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

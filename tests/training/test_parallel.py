@@ -1,7 +1,5 @@
 """Two processes on the CPU (gloo) end where one does."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

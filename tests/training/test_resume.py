@@ -1,7 +1,5 @@
 """Training in a process of its own, killed with SIGKILL at random moments, ends with the bytes of a quiet run."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Whole runs on toy environments: teams learn, stop, refuse and report."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """One update, end to end from actions to gradients, on a model with gradients in closed form."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A team over HTTP, asked by the standard client."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """A team of adapters over HTTP, sampled by real vLLM and asked by the standard client."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The page on which a team plays: what it tells is what happened, text of agents stays text, strangers are refused."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Watching a team: what is shown is what happened, in an order that can be read, and nothing is changed by it."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

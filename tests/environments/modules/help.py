@@ -1,7 +1,5 @@
 """Generated problems, and the reward of a joint program in plain Python."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable, Mapping

@@ -50,8 +50,7 @@ def test_the_number_of_modules_is_the_number_of_agents(tmp_path: Path):
         params_of(tmp_path, "environment: {kind: modules}\nproblems: {modules: 2, levels: [2]}\n")
     with pytest.raises(SettingsError, match=r"train.problems_per_step \(32\) is more than problems.sizes.train \(8\)"):
         params_of(
-            tmp_path,
-            "environment: {kind: modules}\nproblems: {sizes: {train: 8}}\ntrain: {problems_per_step: 32}\n",
+            tmp_path, "environment: {kind: modules}\nproblems: {sizes: {train: 8}}\ntrain: {problems_per_step: 32}\n"
         )
 
 

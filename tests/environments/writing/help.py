@@ -1,7 +1,5 @@
 """Writing problems and what teams earn on them."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 

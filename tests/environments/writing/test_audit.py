@@ -8,11 +8,7 @@ from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
-from pipeline_lib.environments.writing.settings import (
-    PaperWritingReward,
-    SoundWritingReward,
-    WritingReward,
-)
+from pipeline_lib.environments.writing.settings import PaperWritingReward, SoundWritingReward, WritingReward
 from pipeline_lib.environments.writing.settings import WritingSettings as Settings
 from pipeline_lib.settings.environment import CustomReward
 from tests.environments.writing.help import problems

@@ -1,7 +1,5 @@
 """A judge on a real local server: its marks count, are asked for once, and are missed rather than made up."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plain English tells each writer what the short lines tell it."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline_lib.environments.writing.problems.generated import generate

@@ -7,13 +7,7 @@ import pytest
 
 from pipeline_lib.environments.writing import published as levels
 from pipeline_lib.environments.writing.audit import ALL_CATEGORIES, HIDDEN
-from pipeline_lib.environments.writing.published import (
-    CONNECTIVES,
-    CONSTANTS,
-    GREATEST,
-    STOPWORDS,
-    published_terms,
-)
+from pipeline_lib.environments.writing.published import CONNECTIVES, CONSTANTS, GREATEST, STOPWORDS, published_terms
 
 SUMMARY = CONSTANTS["summary", "paper"]
 EARLY, LATER = CONSTANTS["introduction", "paper"], CONSTANTS["introduction", "later"]

@@ -5,8 +5,6 @@ They live in an environment of their own (`benchmarks/make_stats_environment.sh`
     .venv-stats/bin/python tests/evaluation/references/make_references.py
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 from pathlib import Path

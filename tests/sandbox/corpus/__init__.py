@@ -8,8 +8,6 @@ The programs stand in text files, one per family.  Each begins with a line ``===
 ``@call`` stand for the helpers below.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -5,8 +5,6 @@ gVisor) runs all programs, or a sample with N of each family, prints one line pe
 any.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

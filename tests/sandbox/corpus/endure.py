@@ -5,8 +5,6 @@ judge ever held and the longest that a verdict took, and ends with 1 if there wa
 text of its own, with limits so short that programs which hang end soon.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import threading
