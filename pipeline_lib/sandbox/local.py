@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -63,7 +64,13 @@ class LocalBackend:
         self._deaths = 0  # of brokers since the last verdict
         self._progress = time.monotonic()  # time of the last verdict, or of the last moment without jobs
         self._wanted = threading.Event()  # a new broker must start without a pause
-        self._start()
+        for left in reversed(range(_DEATHS)):
+            try:
+                self._start()
+                break
+            except SandboxUnavailable:
+                if self._process.returncode != -signal.SIGKILL or not left:
+                    raise  # only a broker that somebody killed says nothing about the machine
         self._reader = threading.Thread(target=self._read, name="sandbox-reader", daemon=True)
         self._reader.start()
 

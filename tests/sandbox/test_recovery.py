@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, runtime, slots, wire
+from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Entry, Slot
@@ -341,6 +342,23 @@ def test_an_executor_closes_while_its_broker_cannot_be_started(monkeypatch: pyte
         executor.close()
         (lost,) = made.result()
     assert (lost.status, lost.error) == (Status.INFRA_ERROR, "the executor was closed")
+
+
+@pytest.mark.parametrize(("kills", "starts"), [(2, True), (99, False)])
+def test_a_broker_that_is_killed_while_it_starts_is_started_again(
+    kills: int, starts: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tries = tmp_path / "tries"
+    count = f"import os; file = open({str(tries)!r}, 'a'); file.write('.'); file.close()"
+    killed = f"os.stat({str(tries)!r}).st_size > {kills} or os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(local, "_START", f"{count}; {killed}; {local._START}")
+    if starts:
+        with Executor(slots=1, limits=LIMITS) as executor:
+            assert executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])[0].status is Status.PASSED
+    else:
+        with pytest.raises(SandboxUnavailable, match="the broker ended while starting"):
+            Executor(slots=1, limits=LIMITS)
+    assert len(tries.read_text()) == (kills + 1 if starts else 5)
 
 
 def test_what_a_dead_broker_was_judging_is_sent_again_last() -> None:
