@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.grid_data import FREE, SHAPES, draw_sizes
+from benchmarks.grid_data import FREE, RARE, SHAPES, draw_sizes
 from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
 from pipeline_lib.evaluation.evidence import OTHERS, SHARES, critical, equivalence, families, paired, primary, within
 from pipeline_lib.evaluation.family import verdict_of
-from pipeline_lib.evaluation.losses import whatever_was_lost
+from pipeline_lib.evaluation.losses import Losses, whatever_was_lost
 from pipeline_lib.evaluation.planning import detectable, unbiased
 from pipeline_lib.evaluation.results import TestResult, holm
 from pipeline_lib.settings.evaluate import VerdictSettings
@@ -38,6 +38,7 @@ FAMILIES = (3, 5, 8, 12, 24, 100)
 OTHER_FAMILIES = {
     "lopsided": (3, 5, 8, 10, 12, 16, 24, 48, 100),
     **dict.fromkeys(FREE, (8, 12, 20, 100)),
+    **dict.fromkeys(RARE, (5, 8, 10, 12, 20, 30, 60, 100)),
     "lost": (8, 24, 100),
 }
 RUNS = (1, 3, 8)
@@ -92,8 +93,11 @@ def judged(differences: np.ndarray, codes: np.ndarray, shape: str) -> tuple[str,
     equal = [within(one, families(row, codes, rule), MARGIN, ALPHA) for one, row in zip(tests, rows, strict=True)]
     test, found = whatever_was_lost(tests[0], tests[1:]), families(rows[0], codes, rule)
     same = whatever_was_lost(equal[0], equal[1:], signed=False)
+    seen = [test.estimate or 0.0 for test in tests]
     comparison = dataclasses.replace(
         _template(),
+        reach=float(np.ptp(rows[0])) if shape in FREE else 1.0,
+        losses=Losses((0, 0), (0, 0), min(seen), max(seen), False) if len(rows) > 1 else None,
         families=int(codes.max()) + 1,
         evidence=found,
         difference=test,

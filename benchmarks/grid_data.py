@@ -84,6 +84,22 @@ def lost(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
     ), 0.0
 
 
+def _rare(one_in: int, sign: int) -> Callable[[Rng, np.ndarray, int], Drawn]:
+    """Fractions of tests passed: one family in so many loses 0.9, the others gain as much; or ``sign`` is -1."""
+
+    def draw(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
+        rare = (rng.random(codes.max() + 1) < 1 / one_in)[codes]
+        base = np.full(codes.size, 0.9 if sign > 0 else 0.1)
+        selected = base + sign * np.where(rare, -0.9, 0.9 / (one_in - 1))
+        first, second = (rng.binomial(SAMPLES * TESTS, rates) / (SAMPLES * TESTS) for rates in (selected, base))
+        return first - second, 0.0
+
+    return draw
+
+
+#: Shapes in which a kind of family that is hardly seen makes up for what all others show.
+RARE = ("one in ten", "one in twenty")
+
 #: Shapes of metrics that are not shares.
 FREE = ("lognormal", "very lognormal", "Pareto", "heavy Pareto")
 
@@ -101,4 +117,6 @@ SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float
     "Pareto": (_free(lambda rng, count: rng.pareto(3, count), 0.5), False),
     "heavy Pareto": (_free(lambda rng, count: rng.pareto(1.5, count), 2.0), False),
     "lost": (lost, False),
+    "one in ten": (_rare(10, 1), False),
+    "one in twenty": (_rare(20, -1), False),
 }

@@ -24,6 +24,8 @@ MEANINGS = {
     "very lognormal": "the same, sigma 2",
     "Pareto": "the same, Pareto (index 3)",
     "heavy Pareto": "the same, Pareto (index 1.5: no variance)",
+    "one in ten": "fractions of tests passed: one family in ten loses 90 points, the others gain as much together",
+    "one in twenty": "the same, but one family in twenty gains 90 points and the others lose as much together",
     "lost": "fractions of tests passed by equal teams; the first lost 3 % of its episodes, its worst ones",
 }
 RATES = (("wrong", "wrong IMPROVED or WORSE"), ("equivalent", "wrong EQUIVALENT"), ("covers", "interval covers"))

@@ -8,8 +8,11 @@ symposium export team/ --form merged                # LoRA adapters become part 
 import argparse
 from pathlib import Path
 
+from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.settings import load_params
-from tasks.runtime.arguments import SEEDS, program_parser, whole
+from pipeline_lib.training.checkpoint_folders import step_folder
+from tasks.experiment.arms import TEAM, trained_folder
+from tasks.runtime.arguments import SEEDS, ArgumentError, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
@@ -30,11 +33,14 @@ def main() -> None:
     if (asked.seed is None) != (asked.step is None):
         reader.error("--seed and --step must be given together")
     with explained():
-        # They load torch, which `--help` and a wrong argument can do without.
-        from pipeline_lib.evaluation.selected import selected_checkpoint
+        seed, step = selected_checkpoint() if asked.seed is None else (asked.seed, asked.step)
+        if not (checkpoint := step_folder(trained_folder(TEAM, seed), step)).is_dir():
+            raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
+        if asked.output.exists():
+            raise ArgumentError(f"{asked.output} exists already; give another folder, or remove it")
+        # It loads torch, which `--help` and a wrong argument can do without.
         from tasks.use.exporting import export
 
-        seed, step = selected_checkpoint() if asked.seed is None else (asked.seed, asked.step)
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():
             print(f"{asked.output / agent}: {held}")

@@ -25,7 +25,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         type=one_of("stage", STAGES),
         choices=STAGES,
-        help="name of the stage (default: all stages that have changed)",
+        metavar="stage",
+        help=f"one of {', '.join(STAGES)} (default: all that have changed)",
     )
     reader.add_argument("--seed", type=whole(*SEEDS), help="training seed, for stages that exist once per seed")
     reader.add_argument(

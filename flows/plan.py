@@ -16,6 +16,7 @@ from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, poli
 from pipeline_lib.assembly.memory_check import counts_in, prepared, refusal, room
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.evidence import families_against
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
@@ -73,6 +74,11 @@ def plan(arguments: argparse.Namespace) -> None:
         "problems: needed for a claim about the trained teams. new seeds: problems needed for a claim about other "
         "training runs (a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal "
         "checkpoints gains by chance."
+    )
+    least = [families_against(wanted / (1 + wanted), params.verdict.alpha) for wanted in sorted(arguments.difference)]
+    console.print(
+        "A share needs problems of more families than can hide a rare kind that undoes the difference: "
+        f"{', '.join(map(str, least))} for these differences, the least first."
     )
 
 

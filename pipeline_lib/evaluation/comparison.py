@@ -26,9 +26,10 @@ from pipeline_lib.evaluation.evidence import (
     no_answer,
     primary,
     rule_of,
+    with_missing,
     within,
 )
-from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
+from pipeline_lib.evaluation.losses import Losses, describe_losses, ends, extremes, whatever_was_lost, widest
 from pipeline_lib.evaluation.metrics import identical_share
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, Table, pair, problem_means, tabulate
@@ -80,6 +81,8 @@ class Comparison(Result):
     alpha: float  #: family-wise error rate
     power: float  #: power for the next two numbers, which hold after the correction for the family
     faults: tuple[str, ...]  #: guards that the first team fails
+    #: Greatest difference that a family can show: the width of the metric's range, else of the values that were seen.
+    reach: float
     degenerate: str  #: why these data are no evidence; empty if they are
     #: They count as a single observation (identical episodes, or one family), so there is no verdict.
     one_observation: bool
@@ -95,6 +98,11 @@ class Comparison(Result):
     verdict: str = ""  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family
     sentence: str = ""  #: summary that can be quoted
     where: str = "held-out"  #: description of the problems, for example ``held-out``; not part of the JSON
+
+    @property
+    def assumed(self) -> bool:
+        """Whether ``reach`` is that of the values that were seen."""
+        return self.info.low is None or self.info.high is None
 
     @property
     def constant(self) -> bool:
@@ -139,6 +147,7 @@ def measure_tables(
         EvaluationError: the teams have no common problem, or none without lost episodes.
     """
     worst = extremes(a, b, names, info)
+    low, high = ends((a, b), info)
     pairing = pair(a, b, names)
     level, clusters = 1 - settings.alpha, pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
@@ -172,6 +181,7 @@ def measure_tables(
         alpha=settings.alpha,
         power=settings.power,
         faults=tuple(faults),
+        reach=high - low,
         degenerate=same or _constant(difference, info),
         one_observation=bool(same) or found.count < 2,
         notes=pairing.notes,
@@ -216,6 +226,7 @@ def measure_apart(
         alpha=settings.alpha,
         power=settings.power,
         faults=(),
+        reach=0.0,
         degenerate=reason,
         one_observation=True,
         notes=(),
@@ -266,6 +277,17 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
     if comparison.losses is None:
         return low, high
     return low + min(0.0, comparison.losses.low - estimate), high + max(0.0, comparison.losses.high - estimate)
+
+
+def unseen(c: Comparison) -> tuple[float, float]:
+    """Return limits of a difference that has an estimate, if the families that may be missing differ most.
+
+    One kind of family is missing from all comparisons of a test or from none, so alpha is not corrected for the family.
+    """
+    low = high = c.difference.estimate or 0.0
+    if c.losses is not None:
+        low, high = min(low, c.losses.low), max(high, c.losses.high)
+    return with_missing(low, high, c.families, c.alpha, c.reach)
 
 
 def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, level: float) -> Effect:

@@ -315,12 +315,27 @@ def note(test: TestResult, found: Families) -> str:
     )
 
 
-def missing(families: int) -> float:
-    """Return the greatest share of families that is absent from a sample of this size with probability 5 %, in (0, 1).
+def missing(families: float, alpha: float) -> float:
+    """Return the greatest share of families, in (0, 1), that a sample of this size misses with probability ``alpha``.
 
-    1 - 0.05^(1/G), about 3 / G: the rule of three.
+    1 - alpha^(1/G), at 5 % about 3 / G: the rule of three.
     """
-    return 1 - 0.05 ** (1 / families)
+    return 1 - alpha ** (1 / families)
+
+
+def families_against(share: float, alpha: float) -> int:
+    """Return the fewest families of which `missing` is at most ``share``, in (0, 1)."""
+    return math.ceil(math.log(alpha) / math.log1p(-share))
+
+
+def with_missing(low: float, high: float, families: int, alpha: float, reach: float) -> tuple[float, float]:
+    """Return the least and greatest mean difference if the `missing` families differ by ``reach``.
+
+    ``low`` and ``high`` are those of the families that were seen.  A t test takes unseen families to be like the seen
+    ones, and no test can do better: a share of families that is `missing` leaves no trace.
+    """
+    rare = missing(families, alpha)
+    return (1 - rare) * low - rare * reach, (1 - rare) * high + rare * reach
 
 
 def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:

@@ -26,9 +26,10 @@ from pipeline_lib.evaluation.comparison import (
     Comparison,
     SeedResult,
     bounds,
+    unseen,
 )
 from pipeline_lib.evaluation.evidence import critical
-from pipeline_lib.evaluation.planning import detectable, problems_needed, unbiased
+from pipeline_lib.evaluation.planning import beyond_missing, detectable, problems_needed, unbiased
 from pipeline_lib.evaluation.results import EvaluationError, holm, rejections
 from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 
@@ -80,12 +81,15 @@ def _with_power(c: Comparison, alpha: float) -> Comparison:
     variance = se**2 * c.problems  # of a problem's difference, clustering included
     per_family = c.problems / (df + 1)
     try:
-        needed = problems_needed(c.margin, variance, alpha, c.power, per_family)
+        needed = problems_needed(c.margin, variance, alpha, c.power, per_family, c.reach, c.alpha)
     except EvaluationError:  # more than anybody could have: no reason to have no verdict
         needed = None
     return dataclasses.replace(
         c,
-        detectable=detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
+        detectable=max(
+            detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
+            beyond_missing(unbiased(se, df), c.families, c.power, c.reach, c.alpha),
+        ),
         problems_for_margin=needed,
     )
 
@@ -111,9 +115,11 @@ def verdict_of(c: Comparison) -> str:
         low, high = limits
         better, worse, same = low > 0, high < 0, -c.margin < low and high < c.margin
     else:
+        low, high = unseen(c)
         significant = c.p_adjusted is not None and c.p_adjusted <= c.alpha
-        better, worse = significant and estimate > 0, significant and estimate < 0
-        same = c.equivalence_p_adjusted is not None and c.equivalence_p_adjusted <= c.alpha
+        better, worse = significant and low > 0, significant and high < 0
+        equal = c.equivalence_p_adjusted is not None and c.equivalence_p_adjusted <= c.alpha
+        same = equal and -c.margin < low and high < c.margin
     if same:
         return EQUIVALENT
     if worse:

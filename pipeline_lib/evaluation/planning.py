@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
 from pipeline_lib.evaluation.clusters import clustered_mean
+from pipeline_lib.evaluation.evidence import missing
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Episodes, pair, tabulate
 
@@ -82,6 +83,12 @@ def detectable(se: float, df: float, alpha: float, power: float, critical: float
     return _noncentrality(float(stats.t.ppf(1 - alpha / 2, df)) if critical is None else critical, df, power) * se
 
 
+def beyond_missing(se: float, families: float, power: float, reach: float, chance: float) -> float:
+    """Return the difference that the families that may be missing do not undo with probability ``power``."""
+    rare = missing(families, chance)
+    return reach * rare / (1 - rare) + float(special.ndtri(power)) * se if reach else 0.0
+
+
 def unbiased(se: float, df: float) -> float:
     """Return an estimated standard error corrected for bias: the root of an estimated variance is too small."""
     return se * math.sqrt(df / 2) * math.exp(math.lgamma(df / 2) - math.lgamma((df + 1) / 2))
@@ -91,13 +98,13 @@ def unbiased(se: float, df: float) -> float:
 def _noncentrality(critical: float, df: float, power: float) -> float:
     """Return the noncentrality at which t lies beyond the critical value with this power."""
 
-    def missing(noncentrality: float) -> float:
+    def lacking(noncentrality: float) -> float:
         return power - _power_beyond(critical, noncentrality, df)
 
     low, high = 0.0, critical + 2.0  # the median of t lies near its noncentrality
-    while missing(high) > 0:
+    while lacking(high) > 0:
         low, high = high, 2 * high
-    return float(optimize.toms748(missing, low, high, xtol=1e-7, rtol=1e-9))
+    return float(optimize.toms748(lacking, low, high, xtol=1e-7, rtol=1e-9))
 
 
 def questions_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> float:
@@ -119,13 +126,21 @@ _MOST_PROBLEMS = 1e15
 
 
 def problems_needed(
-    difference: float, variance: float, alpha: float = 0.05, power: float = 0.8, per_family: float = 1.0
+    difference: float,
+    variance: float,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    per_family: float = 1.0,
+    reach: float = 0.0,
+    chance: float = 0.05,
 ) -> int:
     """Return the fewest problems at which the paired t test over problems finds ``difference``.
 
     The search starts from `questions_needed` (which see for the arguments): the normal distribution gives about two
     problems fewer.  With ``per_family`` problems in an independent family, n problems have n / per_family - 1 degrees
-    of freedom.  EvaluationError if no number of problems is enough, or none that could be had.
+    of freedom.  The families that are missing with probability ``chance`` and may differ by ``reach`` must not undo the
+    difference (`evidence.with_missing`).  EvaluationError if no number of problems is enough, or none that could be
+    had.
     """
     normal = questions_needed(difference, variance, alpha=alpha, power=power)
     if normal > _MOST_PROBLEMS:
@@ -133,9 +148,12 @@ def problems_needed(
     problems = math.ceil(max(2 * per_family, normal))
 
     def enough(count: int) -> bool:
-        return t_power(abs(difference) / math.sqrt(variance / count), count / per_family - 1, alpha) >= power
+        se, groups = math.sqrt(max(0.0, variance) / count), count / per_family
+        if beyond_missing(se, groups, power, reach, chance) > abs(difference):
+            return False
+        return se == 0 or t_power(abs(difference) / se, groups - 1, alpha) >= power
 
-    if variance <= 0 or enough(problems):
+    if enough(problems):
         return problems
     low, high = problems, problems + 1
     while not enough(high):

@@ -7,15 +7,23 @@ The details of every caveat are kept beside the lines, for a reader who unfolds 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, UNTESTED, WORSE, Comparison, bounds
-from pipeline_lib.evaluation.evidence import missing, note
+from pipeline_lib.evaluation.comparison import (
+    EQUIVALENT,
+    IMPROVED,
+    INCONCLUSIVE,
+    UNTESTED,
+    WORSE,
+    Comparison,
+    bounds,
+    unseen,
+)
+from pipeline_lib.evaluation.evidence import families_against, missing, note
 from pipeline_lib.evaluation.results import Result, TestResult
 
 if TYPE_CHECKING:
@@ -38,8 +46,8 @@ def sentence(c: Comparison) -> str:
 
 
 def caution(c: Comparison) -> str:
-    """Return a caution if few families, or families that are not in this sample, could change the verdict; or empty."""
-    return note(c.difference, c.evidence) or _rare_families(c)
+    """Return a caution if few families, or families that are not in this sample, decide the verdict; or empty."""
+    return " ".join(filter(None, (note(c.difference, c.evidence), _rare_families(c))))
 
 
 def lost(c: Comparison) -> str:
@@ -140,22 +148,25 @@ def _bounded(c: Comparison, info: Metric) -> str:
 
 
 def _rare_families(c: Comparison) -> str:
-    """Return a caution if families too rare to be in this sample could change the verdict, else an empty text.
+    """Return what families too rare to be in this sample would do to a significant result; else an empty text.
 
-    In the worst case their difference is the whole range of the metric.
+    Where the metric has a range, the verdict allows for them; where it has none, only for the values that were seen.
     """
-    found = abs(c.difference.estimate or 0.0)
-    if c.difference.p is None or c.verdict not in (IMPROVED, WORSE, EQUIVALENT):
+    significant, equal = (p is not None and p <= c.alpha for p in (c.p_adjusted, c.equivalence_p_adjusted))
+    if c.difference.p is None or c.faults or not (significant or equal):
         return ""
-    reach = math.inf if c.info.low is None or c.info.high is None else c.info.high - c.info.low
-    turned = (c.margin - found) / (reach - found) if c.verdict == EQUIVALENT else found / (reach + found)
-    rare = missing(c.families)
-    if turned >= rare:
+    found, rare = abs(c.difference.estimate or 0.0), missing(c.families, c.alpha)
+    kind = f"a kind of family that is one in {1 / rare:.0f}, or rarer, may be missing from these {c.families}"
+    if c.verdict == INCONCLUSIVE:
+        share = found / (c.reach + found) if significant else (c.margin - found) / (c.reach - found)
+        limits = interval(*unseen(c), c.info.difference)
+        enough = "" if c.losses else f" {families_against(share, c.alpha)} families would exclude that."
+        whole = "as much as any two values that were seen" if c.assumed else "by the whole range"
+        return f"{capital(kind)}; if it differs {whole}, the difference lies between {limits}.{enough}"
+    if not c.assumed:
         return ""
-    return (
-        f"What fewer than one family in {1 / rare:.0f} shows may be missing from these {c.families}; if it is large, "
-        "it would change this."
-    )
+    most = ((1 - rare) * found if c.verdict != EQUIVALENT else c.margin - (1 - rare) * found) / rare
+    return f"No range of {c.info.label} is declared: {kind}, and one that differs by {c.info.text(most)} undoes this."
 
 
 def interval(low: float | None, high: float | None, show: Callable[[float], str], none: str = "unknown") -> str:

@@ -3,7 +3,9 @@
 import argparse
 import contextlib
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar
@@ -33,8 +35,37 @@ def program(name: str) -> str:
 
 
 def program_parser(name: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser for a program of `flows`, whose description is shown as it is written, examples included."""
-    return _Parser(prog=program(name), description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Return a parser for a program of `flows`, whose description is prose and blocks of commands."""
+    return _Parser(prog=program(name), description=description, formatter_class=_Help)
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps prose, and commands so that they can be copied: their comments, or what is too long, on lines below."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = [block.splitlines() for block in text.strip().split("\n\n")]
+        return "\n\n".join(
+            "\n".join(_narrow(line, width) for line in block)
+            if block[0].lower().startswith(("symposium", "python"))
+            else textwrap.fill(" ".join(block), width)
+            for block in blocks
+        )
+
+
+def _narrow(command: str, width: int) -> str:
+    """Return a command with its comment in lines of at most ``width``."""
+    if len(command) <= width:
+        return command
+    command, _, comment = command.partition(" # ")
+    first, *options = re.split(r"\s+(?=-)", command.strip())
+    lines = [first]
+    for option in options:
+        if len(lines[-1]) + len(option) + 3 > width:
+            lines.append(f"    {option}")
+        else:
+            lines[-1] += f" {option}"
+    told = textwrap.wrap(comment, width, initial_indent="    # ", subsequent_indent="    # ")
+    return "\n".join([" \\\n".join(lines), *told])
 
 
 class _Parser(argparse.ArgumentParser):

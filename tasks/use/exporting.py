@@ -22,7 +22,6 @@ from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.identity.files import refuse_stale
-from tasks.runtime.arguments import ArgumentError
 
 _PROGRAM = """
 {imports}
@@ -63,7 +62,6 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     """Write a checkpoint of the team and its card to ``output``; return what each agent's folder holds.
 
     Raises:
-        ArgumentError: there is no such checkpoint, or the folder exists.
         ExportError: there is no verdict.
         IdentityError: other code or settings than the present ones made them, so the card would say what is not so.
         PolicyError: the checkpoint is of another team.
@@ -72,12 +70,8 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     row = read_json(selection)[TEAM]["seeds"].get(str(seed)) if selection.exists() else None
     tested = row is not None and row["step"] == step
     checkpoint = step_folder(trained_folder(TEAM, seed), step)
-    if not checkpoint.is_dir():
-        raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
     if not (RESULTS / "verdict.json").exists():
         raise ExportError(f"{RESULTS / 'verdict.json'}: no verdict yet, and the card is written from it")
-    if output.exists():
-        raise ArgumentError(f"{output} exists already; give another folder, or remove it")
     refuse_stale([(RESULTS / "verdict.json").as_posix(), checkpoint.parent.as_posix()])
     disable_progress_bar()  # of loading and writing weights, which takes a moment
     problems = load_split(PROBLEMS, "validation")  # test problems are for tests

@@ -22,6 +22,8 @@ SAMPLE = [
     Cell("lognormal", 20, True, 1),
     Cell("heavy Pareto", 100, False, 1),
     Cell("lost", 24, True, 1),
+    Cell("one in ten", 10, True, 1),
+    Cell("one in twenty", 20, False, 1),
 ]
 
 

@@ -1,8 +1,11 @@
 """When families are too few for a t test, and what is said instead."""
 
+import re
+
 import numpy as np
 import pytest
 
+from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.evidence import SHARES, distribution_free, families, note, primary
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import compare, episode
@@ -72,3 +75,41 @@ def test_the_reader_is_told_when_few_families_carry_the_result() -> None:
     assert SHARES.least < found.carrying < 10
     assert f"About {found.carrying:.1f} of 12 families" in note(primary(few, np.arange(12), 0.95), found)
     assert not note(primary(many, np.arange(60), 0.95), families(many, np.arange(60)))
+
+
+def test_a_difference_that_a_missing_kind_of_family_could_undo_is_no_verdict() -> None:
+    """One in ten of them may lose everything: ten families miss that kind in 35 % of cases."""
+    gains = np.random.default_rng(0).normal(0.1, 0.02, 60)
+    found = compare(*teams(list(gains[:10])), VERDICT)
+    assert found.p_adjusted < 1e-4 and found.verdict == "INCONCLUSIVE"
+    said = "A kind of family that is one in 4, or rarer, may be missing from these 10; if it differs by the whole range"
+    assert said in found.sentence
+    enough = int(re.search(r"(\d+) families would exclude that", found.sentence)[1])
+    assert [compare(*teams([0.1, 0.09, 0.11] * (n // 3)), VERDICT).verdict for n in (enough - 6, enough + 3)] == [
+        "INCONCLUSIVE",
+        "IMPROVED",
+    ]
+    assert compare(*reversed(teams(list(gains))), VERDICT).verdict == "WORSE"
+
+
+@pytest.mark.parametrize(("count", "expected"), [(30, "INCONCLUSIVE"), (90, "EQUIVALENT")])
+def test_equal_teams_are_equivalent_if_no_missing_kind_of_family_could_be_the_margin(count: int, expected: str) -> None:
+    found = compare(*teams(list(np.random.default_rng(0).normal(0, 0.01, count)), 1), VERDICT)
+    assert found.equivalence_p_adjusted < 1e-4 and found.verdict == expected
+    assert ("may be missing" in found.sentence) == (expected == "INCONCLUSIVE")
+
+
+def test_power_is_promised_for_what_no_missing_kind_could_undo() -> None:
+    few = compare(*teams(list(np.random.default_rng(0).normal(0, 0.01, 10))), VERDICT)
+    rare = 1 - 0.05 ** (1 / 10)
+    assert few.detectable == pytest.approx(rare / (1 - rare), rel=0.02)
+    assert 4 * 60 < few.problems_for_margin < 4 * 70
+
+
+def test_without_a_range_values_that_were_seen_stand_for_it_and_the_sentence_says_so() -> None:
+    gains = list(np.random.default_rng(0).normal(0.1, 0.02, 30))
+    found = verdict.compare(*teams(gains), VERDICT)
+    assert (found.metric, found.verdict) == ("reward", "IMPROVED") and found.reach < 0.2
+    assert "No range of reward is declared: a kind of family that is one in 11, or rarer" in found.sentence
+    rare = 1 - 0.05 ** (1 / 30)
+    assert f"one that differs by {(1 - rare) / rare * found.difference.estimate:.3g} undoes this" in found.sentence

@@ -23,10 +23,10 @@ NAMES = ("the selected team", "the trained single agent")
 
 def runs(gain: float, seeds: int) -> dict[int, list]:
     noise = np.random.default_rng(7).standard_normal((seeds, MEANS.size))
-    return {seed: team(MEANS + gain + 0.05 * noise[seed], 4, 50 + seed, families=32) for seed in range(seeds)}
+    return {seed: team(MEANS + gain + 0.05 * noise[seed], 4, 50 + seed) for seed in range(seeds)}
 
 
-BASE = team(MEANS, 4, 1, families=32)
+BASE = team(MEANS, 4, 1)
 
 
 def test_the_line_against_the_base_has_verdict_both_means_difference_interval_and_runs() -> None:

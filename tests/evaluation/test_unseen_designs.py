@@ -97,20 +97,15 @@ def judge(design: Design) -> list[tuple[str, str, bool | None]]:
     return found
 
 
-CAUTIONS = "carry the variation", "may be missing from these"
-
-
-@pytest.mark.parametrize("design", [one_in_ten_collapses, long_tails])
-def test_where_rare_families_decide_no_word_is_said_without_a_caution(design: Design) -> None:
-    words = [(word, sentence) for word, sentence, _ in judge(design) if word in ("IMPROVED", "WORSE")]
-    plain = [sentence for _, sentence in words if not any(caution in sentence for caution in CAUTIONS)]
-    assert words, "the design is not the one that it is meant to be"
-    assert wilson(len(plain), REPEATS).low <= 0.05, plain
-
-
 @pytest.mark.parametrize(
     ("design", "wrong"),
-    [(few_families, ("IMPROVED", "WORSE")), (ceiling, ("IMPROVED", "WORSE")), (five_points, ("EQUIVALENT", "WORSE"))],
+    [
+        (few_families, ("IMPROVED", "WORSE")),
+        (ceiling, ("IMPROVED", "WORSE")),
+        (five_points, ("EQUIVALENT", "WORSE")),
+        (one_in_ten_collapses, ("IMPROVED", "WORSE")),
+        (long_tails, ("IMPROVED", "WORSE")),
+    ],
 )
 def test_words_and_intervals_hold_on_designs_never_seen(design: Design, wrong: tuple[str, ...]) -> None:
     found = judge(design)
@@ -119,6 +114,9 @@ def test_words_and_intervals_hold_on_designs_never_seen(design: Design, wrong: t
     silent = [sentence for _, sentence, covers in found if covers is None]
     assert all("families" in sentence for sentence in silent)
     # Where an interval is given and no caution beside it, it covers.
-    plain = [covers for _, sentence, covers in found if covers is not None and "carry the variation" not in sentence]
+    cautions = "carry the variation", "may be missing from these"
+    plain = [
+        covers for _, said, covers in found if covers is not None and not any(caution in said for caution in cautions)
+    ]
     if plain:
         assert wilson(sum(plain), len(plain)).high >= 0.93

@@ -37,6 +37,7 @@ def test_every_command_has_help_under_its_own_name_with_an_example(name: str) ->
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: symposium {name} ")
     assert f"symposium {name}" in done.stdout.partition("\n\n")[2], "no example"
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_programs_are_also_modules() -> None:
