@@ -82,6 +82,11 @@ def run(asked: argparse.Namespace) -> AuditResult:
         raise ArgumentError(str(error)) from None
 
 
+def _say(console: Console, text: str) -> None:
+    """Print a line, in a terminal wrapped between words."""
+    console.print(text, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
 def show(found: AuditResult) -> None:
     """Print the texts that were played, the checks, and the conclusion."""
     console = Console()
@@ -91,8 +96,8 @@ def show(found: AuditResult) -> None:
     console.print(table)
     console.print()
     for check in found.checks:
-        print(f"{check.status}  {check.name}: {check.sentence}")
-    print(f"\n{found.status}: {found.summary}")
+        _say(console, f"{check.status}  {check.name}: {check.sentence}")
+    _say(console, f"\n{found.status}: {found.summary}")
 
 
 def main() -> None:

@@ -38,11 +38,17 @@ class SettingsError(ValueError):
     """A setting is invalid; the message names file, key, given value, accepted values and the nearest valid key."""
 
 
-def explain(error: ValidationError, content: Mapping[str, Any], source: Path | str, origin: Mapping[str, Path]) -> str:
+def explain(
+    error: ValidationError,
+    content: Mapping[str, Any],
+    source: Path | str,
+    origin: Mapping[str, Path],
+    root: type[BaseModel] = Params,
+) -> str:
     """Return a line for each mistake; ``origin`` names the file of a section that does not come from ``source``."""
-    models = _environment_models(content)
+    own = _environment_models(content) if root is Params else {}
     return "\n".join(
-        _explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), models) for item in error.errors()
+        _explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), root, own) for item in error.errors()
     )
 
 
@@ -56,13 +62,13 @@ def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
         return {}
 
 
-def _explain(item: dict[str, Any], path: Path | str, own_models: EnvironmentModels) -> str:
-    keys = [str(part) for part in _walk(item["loc"], own_models)[0]]
+def _explain(item: dict[str, Any], path: Path | str, root: type[BaseModel], own: EnvironmentModels) -> str:
+    keys = [str(part) for part in _walk(item["loc"], root, own)[0]]
     name = ".".join(keys)
     given = item.get("input")
     context = item.get("ctx", {})
     if item["type"] == "extra_forbidden":
-        models = _walk(item["loc"][:-1], own_models)[1]
+        models = _walk(item["loc"][:-1], root, own)[1]
         known = sorted({name for model in models for name in model.model_fields})
         return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{nearest(keys[-1], known)}"
     if item["type"] == "union_tag_invalid":
@@ -82,15 +88,17 @@ def _explain(item: dict[str, Any], path: Path | str, own_models: EnvironmentMode
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
 
 
-def _walk(location: Sequence[Any], own_models: EnvironmentModels) -> tuple[list[Any], list[type[BaseModel]]]:
+def _walk(
+    location: Sequence[Any], root: type[BaseModel], own: EnvironmentModels
+) -> tuple[list[Any], list[type[BaseModel]]]:
     """Return the keys of a location, without the variant names that pydantic inserts, and the models they lead to."""
     keys: list[Any] = []
-    models: list[type[BaseModel]] = [Params]
+    models: list[type[BaseModel]] = [root]
     for part in location:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
             keys.append(part)
-            models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
+            models = own[part] if models == [root] and part in own else _models(fields[part].annotation)
         elif variants := _variants(models, part):
             models = variants
         else:

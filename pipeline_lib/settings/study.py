@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.changes import Changes, changed_params
-from pipeline_lib.settings.mistakes import SettingsError
+from pipeline_lib.settings.mistakes import SettingsError, explain
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping
 
@@ -94,11 +94,7 @@ def load_study(path: Path) -> StudySettings:
     try:
         return StudySettings.model_validate({**content, **_as_text(content, path)})
     except ValidationError as error:
-        lines = [
-            f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg'].removeprefix('Value error, ')}"
-            for e in error.errors()
-        ]
-        raise SettingsError("\n".join(lines)) from None
+        raise SettingsError(explain(error, content, path, {}, StudySettings)) from None
 
 
 def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Params:

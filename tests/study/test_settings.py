@@ -51,15 +51,16 @@ def test_a_preset_brings_its_others_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"question": None}, "question: Field required"),
+        ({"question": None}, "question: missing; it has no default"),
         ({"against": {"group": 3, "model": "own"}}, "'group' must be one of 2, 4, got '3'"),
         ({"against": {"group": 2}}, "'model' must be one of own, lora"),
         ({"against": {"group": 2, "model": "own", "x": 1}}, "there is no factor x"),
         ({"factors": {"group": {2: {}}}, "against": {"group": 2}}, "needs at least two levels"),
         ({"factors": {}}, "factors"),
-        ({"seeds": [0, 1]}, "seeds"),
+        ({"seeds": [0, 1]}, "seeds: got [0, 1]; the list needs 3 or more values"),
+        ({"seeds": "all"}, "seeds: got 'all'; this is a list: [a, b]"),
         ({"seeds": [0, 1, 1]}, "must be different"),
-        ({"colour": "red"}, "colour: Extra inputs"),
+        ({"colour": "red"}, "colour: unknown key; known keys: against, changes, factors, question, seeds"),
         ({"changes": {"seeds.train": [5, 6, 7]}}, "the training seeds of the key seeds"),
         ({"changes": {"seeds": {"train": [5, 6, 7]}}}, "the training seeds of the key seeds"),
         (
