@@ -26,10 +26,20 @@ from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
-from pipeline_lib.evaluation.evidence import OTHERS, SHARES, critical, equivalence, families, paired, primary, within
+from pipeline_lib.evaluation.evidence import (
+    OTHERS,
+    SHARES,
+    critical,
+    equivalence,
+    families,
+    paired,
+    primary,
+    with_missing,
+    within,
+)
 from pipeline_lib.evaluation.family import verdict_of
 from pipeline_lib.evaluation.losses import Losses, whatever_was_lost
-from pipeline_lib.evaluation.planning import detectable, unbiased
+from pipeline_lib.evaluation.planning import beyond_missing, detectable, unbiased
 from pipeline_lib.evaluation.results import TestResult, holm
 from pipeline_lib.settings.evaluate import VerdictSettings
 
@@ -159,7 +169,7 @@ def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
 
     The promise is what `detectable` says on average.  The other five comparisons are ``nothing`` (no difference) or
     ``clear`` (significant whatever the correction); ``silent`` is the share of tests that are not made, and ``price``
-    how much greater the promise is for what is done about skewness.
+    how much greater the promise is for what is done about skewness and about kinds of family that may be missing.
     """
     cell = Cell("normal", count, equal, 1)
     draw, _ = SHAPES["normal"]
@@ -174,17 +184,20 @@ def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
             return None
         se, found = unbiased(test.se, test.df), families(differences, codes)
         plain = detectable(se, test.df, level, POWER)
-        return detectable(se, test.df, level, POWER, critical(test.df, found, level)), plain
+        beyond = beyond_missing(se, count, POWER, 1.0, ALPHA)
+        return max(beyond, detectable(se, test.df, level, POWER, critical(test.df, found, level))), plain
 
     pilots = [promised(draw(rng, codes, 1)[0]) for _ in range(PILOTS)]
     effect, plain = np.mean([found for found in pilots if found is not None], axis=0)
     found = made = 0
     for _ in range(runs):
-        p = primary(draw(rng, codes, 1)[0] + effect, codes, 1 - ALPHA).p
+        test = primary(draw(rng, codes, 1)[0] + effect, codes, 1 - ALPHA)
+        p, shown = test.p, test.estimate or 0.0
         made += p is not None
         beside = list(rng.random(COMPARISONS - 1) if others == "nothing" else np.zeros(COMPARISONS - 1))
         adjusted = holm([p, *beside])[0]
-        found += adjusted is not None and adjusted <= ALPHA
+        least, _ = with_missing(shown, shown, count, ALPHA, 1.0)
+        found += adjusted is not None and adjusted <= ALPHA and least > 0
     return {
         "families": count,
         "equal": equal,

@@ -185,13 +185,15 @@ Coverage above 97 %: the families differ much in size, or most show no differenc
 conservative. Coverage below 93 %: a few families gain (or lose) much more than the others, and so few families were
 evaluated that those may be missing. A kind of family that is rarer than one in G / 3 is missing from G families in more
 than 5 % of cases, and no method can detect it (tried: t, CR2 with four kinds of degrees of freedom, sign flips, wild
-cluster bootstrap, Hall's transformed t). The sentence of the verdict says so below ten carrying families, and with more
-of them if rare families that were not drawn, about one in G / 3, could change the verdict.
+cluster bootstrap, Hall's transformed t). So a verdict is given only if it holds whatever such a kind would show;
+else it is INCONCLUSIVE. Without this rule half of the verdicts on 10 families of "one in twenty" are wrong.
 
-The last designs are of metrics that are not shares, and of lost episodes. Nothing bounds how skewed such a metric is.
+Some designs are of metrics that are not shares. Nothing bounds how skewed such a metric is.
 With 8 families there is hardly ever a test, and with 20 in about one case in four if differences are lognormal; the
 interval of such a test covers as little as the table says. The verdict is then INCONCLUSIVE, which keeps it correct:
-with the rule for shares, 8 to 18 % of these teams without a difference would be called IMPROVED or WORSE.
+with the rule for shares, 8 to 18 % of these teams without a difference would be called IMPROVED or WORSE. Where such a
+metric has no declared range, nothing bounds what a missing kind would show either: the values that were seen stand for
+it, and the sentence of the verdict says how much would undo it.
 
 ## Why these rules
 
@@ -205,7 +207,7 @@ observed skewness corrects most of this. The skewness that is seen in few famili
 exponential families show 53, 61 and 75 % of theirs on average, which 1 + 7 / df corrects. Limits are moved by one and a
 half times the shift so corrected. In addition, EQUIVALENT requires the whole 95 % interval within the margin, not only
 the 90 % interval of two tests at 5 % each. The price: if differences are in fact symmetric, the detectable difference
-is greater (last column of the next table), and showing that there is none needs {more:.0f} % more families.
+is greater (in part the last column of the next table), and showing that there is none needs {more:.0f} % more families.
 
 ![error rates and coverage over the number of families](../../docs/figures/calibration-grid.svg)
 
@@ -213,9 +215,10 @@ is greater (last column of the next table), and showing that there is none needs
 
 The true difference is the one that is promised with 80 % power after the correction (`detectable`); differences are
 normal. The five other comparisons show nothing, or are significant after any correction. The rates count only tests
-that are made; without a test, nothing is promised.
+that are made; without a test, nothing is promised. The price is how much greater the difference has to be than for
+Student's t (the others being clear), for skewness and for kinds of family that may be missing.
 
-| families | others show nothing | others are clear | no test | price of skewness |
+| families | others show nothing | others are clear | no test | price |
 |---|---|---|---|---|
 {power}
 
