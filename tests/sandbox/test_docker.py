@@ -390,6 +390,27 @@ def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
 
 
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
+def test_programs_that_agents_see_have_a_kernel_of_their_own(gvisor: str) -> None:
+    """Process numbers go up by one with each program, and by one more with each thread that it starts."""
+    watching = "import os\ndef f(x):\n    return max(int(n) for n in os.listdir('/proc') if n.isdigit())\n"
+    threads = "import threading\ndef f(x):\n    for _ in range(20):\n        thread = threading.Thread(target=int)\n"
+    threads += "        thread.start()\n        thread.join()\n    return x + 1\n"
+    with Executor("docker", slots=1, cache=0, runtime=gvisor) as executor:
+
+        def number() -> int:
+            (verdict,) = executor.run([Job("watching", watching, "assert f(1) == 0", "f", shown=True)])
+            return int(verdict.cases[0].message.split()[1].rstrip(","))
+
+        found = [number()]
+        for shown in (False, True):
+            (verdict,) = executor.run([Job("threads", threads, TESTS, "f", shown=shown)])
+            assert verdict.status is Status.PASSED
+            found.append(number())
+    assert found[1] == found[0] + 1, "of a program with hidden tests nothing is seen"
+    assert found[2] > found[1] + 20, "of one whose verdict agents see it is, which docs/sandbox.md says"
+
+
+@pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> None:
     """Run the container of the Deployment with what its security context leaves it."""
     deployment = next(yaml.safe_load_all((ROOT / "scripts/sandbox-kubernetes.yaml").read_text()))
