@@ -322,9 +322,9 @@ def test_programs_meet_visible_tests_before_any_meets_hidden_ones():
     with Recorded() as executor:
         environment = CodingEnvironment(Settings(turns=2, feedback=("tests",)), lambda: executor)
         play(environment, (AUX, MAIN), (AUX, ALONE), (AUX, "def main(xs):\n    return aux"))
-        tests = [job.tests for job in executor.batches[0]]
-    assert tests[:3] == [VISIBLE] * 3
-    assert set(tests[3:]) == {HIDDEN}
+        jobs = [(job.tests, job.shown) for job in executor.batches[0]]
+    assert jobs[:3] == [(VISIBLE, True)] * 3
+    assert set(jobs[3:]) == {(HIDDEN, False)}
 
 
 def test_no_sandbox_is_started_before_it_is_needed():

@@ -53,6 +53,22 @@ def test_a_job_survives_the_death_of_any_process(victim: str) -> None:
         assert sorted(verdict.attempts for verdict in verdicts) == [1, 2]
 
 
+@pytest.mark.parametrize("jail", JAILS)
+def test_a_program_is_not_blamed_for_kills_of_its_fork_server(jail: str) -> None:
+    ample = Limits(cpu_s=60.0, call_cpu_s=60.0, wall_s=600.0)
+    with ThreadPoolExecutor(1) as thread, Executor(slots=1, cache=0, jail=jail, limits=ample) as executor:
+        judged = thread.submit(executor.run, [Job("1", HOLDER, TESTS, "f")])
+        for kills in (True, True, False):
+            program = stopped_holder(lambda: [psutil.Process(executor.health()["broker"])])
+            if kills:
+                program.parents()[0].kill()
+                assert wait_until_gone([program]) == []
+            else:
+                program.send_signal(signal.SIGCONT)
+        (verdict,) = judged.result()
+    assert (verdict.status, verdict.attempts) == (Status.PASSED, 3), verdict
+
+
 def kill_when_busy(executor: Executor, victim: str) -> None:
     broker = psutil.Process(executor.health()["broker"])
     program = stopped_holder(lambda: [broker])
