@@ -58,8 +58,13 @@ def test_a_program_is_not_blamed_for_kills_of_its_fork_server(jail: str) -> None
     ample = Limits(cpu_s=60.0, call_cpu_s=60.0, wall_s=600.0)
     with ThreadPoolExecutor(1) as thread, Executor(slots=1, cache=0, jail=jail, limits=ample) as executor:
         judged = thread.submit(executor.run, [Job("1", HOLDER, TESTS, "f")])
+
+        def above() -> list[psutil.Process]:
+            assert not judged.done(), judged.result()
+            return [psutil.Process(executor.health()["broker"])]
+
         for kills in (True, True, False):
-            program = stopped_holder(lambda: [psutil.Process(executor.health()["broker"])])
+            program = stopped_holder(above)
             if kills:
                 program.parents()[0].kill()
                 assert wait_until_gone([program]) == []
