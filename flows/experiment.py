@@ -3,6 +3,7 @@
 symposium run                  # all stale stages; a second call does nothing
 symposium run --jobs 1 audit   # one stage and the stages that it needs, one after the other
 symposium run -S train.steps=20 -S problems=humaneval -S problems.source=/data/mine.jsonl   # with other settings
+symposium run --share          # with the results of other machines, and for them: DVC's remote, git's origin
 symposium run --name "longer warm start" --note "does the base learn to add?"   # `symposium runs` shows both
 
 DVC decides which stages must run.  This is the same as ``python -m flows.experiment``.
@@ -10,13 +11,16 @@ DVC decides which stages must run.  This is the same as ``python -m flows.experi
 
 import argparse
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from queue import SimpleQueue
 
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale, check_targets
+from tasks.chain.sharing import sharing
 from tasks.chain.workspaces import write_changes
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.check_run import check_reasons
@@ -63,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     reader.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
     reader.add_argument("--note", default="", help="what the run is for; shown beside its name")
+    reader.add_argument("--share", action="store_true", help="take and give results through DVC's default remote")
     reader.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
     return reader
 
@@ -79,8 +84,8 @@ def change(overrides: list[str]) -> None:
         print(f"params.yaml: {key}: {old} -> {new}")
 
 
-def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
-    """Bring the project up to date, or say that it is.
+def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "SimpleQueue[str] | None" = None) -> None:
+    """Bring the project up to date, or say that it is; put the stages that did work into ``shared``.
 
     The server, the process with the libraries and this one's own imports of Prefect get ready side by side.
     """
@@ -94,7 +99,7 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         from flows.chain import run_on_terminal
         from tasks.chain.side_by_side import ChainRun
 
-        run_on_terminal(ChainRun(run, project, chain, stale, jobs), libraries, plain, server)
+        run_on_terminal(ChainRun(run, project, chain, stale, jobs, shared=shared), libraries, plain, server)
 
 
 def main() -> None:
@@ -107,7 +112,8 @@ def main() -> None:
         if given.set_param:
             change(given.set_param)
         name = run_name(load_params().model_dump(mode="json"))
-        run_stale(given.targets, given.jobs, name, given.plain)
+        with sharing(Path.cwd()) if given.share else nullcontext() as shared:
+            run_stale(given.targets, given.jobs, name, given.plain, shared)
         if not given.targets:
             print(outcome(Path.cwd(), time.monotonic() - began))
 

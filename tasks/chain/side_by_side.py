@@ -48,6 +48,7 @@ class ChainRun:
         stale: stages to request from DVC; the others are up to date.
         jobs: number of stages that run in parallel.
         variables: further environment variables of the stages.
+        shared: where stages that did work are put, for their results to be sent (`tasks.chain.sharing`); else None.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ChainRun:
     stale: set[str]
     jobs: int
     variables: Mapping[str, str] = field(default_factory=dict)
+    shared: "queue.SimpleQueue[str] | None" = None
 
 
 @dataclass
@@ -136,7 +138,8 @@ def run_stage(name: str, run: ChainRun, board: Board) -> bool:
     with board.lock:
         if board.stopping:
             raise StageFailedError(f"stage {name} was not started: the run is being stopped")
-        process = StageProcess(name, run.project, run.name, **run.variables, **{PARENT_TASK: str(task_run.id)})
+        variables = {**run.variables, PARENT_TASK: str(task_run.id)}
+        process = StageProcess(name, run.project, run.name, run.shared is not None, **variables)
         board.running[name] = (process, began)
 
     def record(line: str, is_reported: bool) -> None:
@@ -214,6 +217,8 @@ def run_chain(
             running.discard(name)
             try:
                 worked[name] = future.result()
+                if run.shared is not None and worked[name]:
+                    run.shared.put(name)
                 if name in _LEARNT_FROM and worked[name]:
                     board.expect(expected_seconds(run.project, list(chain)))
             except Exception as error:

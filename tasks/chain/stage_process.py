@@ -55,11 +55,13 @@ class StageFailedError(RuntimeError):
 class StageProcess:
     """``dvc repro`` of a single stage, in the folder with ``dvc.yaml``, with further environment variables.
 
+    With ``pull``, results that the run cache knows come from the remote if they are not here.
+
     Attributes:
         work_s: after its end, the seconds of its work without starting up; None if it did not report them.
     """
 
-    def __init__(self, name: str, project: Path, run: str, **variables: str) -> None:
+    def __init__(self, name: str, project: Path, run: str, pull: bool = False, **variables: str) -> None:
         self.name = name
         self._progress = places().home / "progress" / f"{os.getpid()}-{name}.json"
         self._progress.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +74,7 @@ class StageProcess:
         )
         # One stage without its dependencies; DVC waits for locks of stages that run in parallel instead of failing.
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
+        command += ["--pull"] if pull else []
         self._process = start(command, environment, project, subprocess.PIPE)
         self._stopped = False
         self._kills = kernel_kills()

@@ -107,7 +107,7 @@ def _fetch_from_origin(where: Path) -> str:
     """Fetch the records of ``origin`` and return what it has, in words; a fetch never deletes a record."""
     if "origin" not in _git(where, "remote").split():
         return "it has no remote origin, where looks could have been made before"
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")}
+    quiet = _quiet()
     pattern = f"+{_SHARED}/*:{_SHARED}/*"
     try:
         there = _git(where, "ls-remote", "origin", f"{_SHARED}/{LOOKS}/*", timeout_s=_ORIGIN_S, **quiet).splitlines()
@@ -122,6 +122,22 @@ def _fetch_from_origin(where: Path) -> str:
     return (
         "those of origin, at whatever test split, count too"  # no number: a look has a record of its begin and its end
     )
+
+
+def send_to_origin() -> None:
+    """Send the records to ``origin``, if there is one.
+
+    Raises:
+        RecordsError: it does not answer, or refuses.
+    """
+    where = _repository()
+    if "origin" in _git(where, "remote").split():
+        _git(where, "push", "--quiet", "origin", f"{_SHARED}/*:{_SHARED}/*", timeout_s=_ORIGIN_S, **_quiet())
+
+
+def _quiet() -> dict[str, str]:
+    """Return the variables with which git asks nobody for a password."""
+    return {"GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")}
 
 
 def _repository() -> Path:

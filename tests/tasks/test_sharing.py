@@ -1,0 +1,96 @@
+"""Results that go to a store after each stage, and come from there: two checkouts, a store and an origin."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.chain import sharing as module
+from tasks.chain.graph import ChainError
+from tasks.chain.sharing import sharing
+from tasks.looks.records import LOOKS, record
+
+PIPELINE = """
+stages:
+  make:
+    cmd: echo made >> log.txt && echo result > made.txt
+    deps: [source.txt]
+    outs: [made.txt]
+"""
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run([*command], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    return run(folder, sys.executable, "-m", "dvc", *arguments)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with an origin and a store, which is the working folder; another checkout of it is beside it."""
+    monkeypatch.setattr(module, "WAITS_S", (0.0,))
+    run(tmp_path, "git", "init", "-q", "--bare", "-b", "main", "origin.git")
+    run(tmp_path, "git", "clone", "-q", "origin.git", "one")
+    (one := tmp_path / "one").joinpath("dvc.yaml").write_text(PIPELINE)
+    (one / "source.txt").write_text("source")
+    dvc(one, "init", "-q")
+    dvc(one, "remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
+    run(one, "git", "add", "-A")
+    run(one, "git", "commit", "-q", "-m", "start")
+    run(one, "git", "push", "-q", "origin", "HEAD:main")
+    run(tmp_path, "git", "clone", "-q", "origin.git", "two")
+    monkeypatch.chdir(one)
+    return one
+
+
+def test_what_one_checkout_made_another_has_without_work_and_looks_too(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sharing(project) as ended:
+        dvc(project, "repro", "-q", "make")
+        record(LOOKS, "0" * 64, {"seen": 1})
+        ended.put("make")
+    assert "refs/symposium/looks/" in run(tmp_path / "origin.git", "git", "for-each-ref")
+    monkeypatch.chdir(two := tmp_path / "two")
+    with sharing(two):
+        assert "is cached - skipping run" in dvc(two, "repro", "--pull", "make")
+    assert (two / "made.txt").read_text() == "result\n" and not (two / "log.txt").exists(), "nothing ran"
+
+
+def test_a_stage_is_sent_when_it_ends_and_not_only_with_the_run(project: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), sharing(project) as ended:
+        dvc(project, "repro", "-q", "make")
+        ended.put("make")
+        raise KeyboardInterrupt  # the run does not reach its end
+    assert list((tmp_path / "store/files").rglob("*")), "sent all the same"
+
+
+def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
+    project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "store").write_text("no folder")
+    with (
+        pytest.raises(ChainError, match="on this machine only; the same command sends them") as told,
+        sharing(project) as ended,
+    ):
+        dvc(project, "repro", "-q", "make")
+        ended.put("make")
+    assert (project / "made.txt").exists() and "could not be shared" in str(told.value)
+    assert "results of make could not be shared, tried again in 0 s" in caplog.text
+    (tmp_path / "store").unlink()
+    with sharing(project):
+        pass  # nothing is left to do
+    assert list((tmp_path / "store/files").rglob("*"))
+
+
+def test_without_a_remote_it_says_how_to_set_one(project: Path) -> None:
+    dvc(project, "remote", "default", "--unset", "-q")
+    with (
+        pytest.raises(ChainError, match=r"set one, for example `dvc remote add --default store s3://"),
+        sharing(project),
+    ):
+        pass
