@@ -58,6 +58,18 @@ def test_counts_are_those_of_the_project() -> None:
     assert said(r"Python ([\d.]+) or newer") in (ROOT / "pyproject.toml").read_text()
 
 
+def test_files_that_pages_name_are_there() -> None:
+    folders = ("pipeline_lib", "tasks", "flows", "symposium", "benchmarks", "scripts", "tests", "docs", "conf")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")] + list(ROOT.glob("*.*"))
+    there = {"/" + path.relative_to(ROOT).as_posix() for path in files}
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    named = [
+        (page.name, name) for page in pages for name in re.findall(r"`([\w./-]+\.(?:py|yaml|j2))`", page.read_text())
+    ]
+    assert len(named) > 40
+    assert not [(page, name) for page, name in named if not any(path.endswith(f"/{name}") for path in there)]
+
+
 def test_an_exported_team_needs_only_the_libraries_that_the_readme_names() -> None:
     imported = set(re.findall(r"^(?:from|import) (\w+)", "\n".join((_LOCAL, _FULL, _ADAPTER)), re.M))
     named = set(re.findall(r"\w+", said(r"python load\.py # needs only ([^;]+);")))

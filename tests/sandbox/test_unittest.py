@@ -56,11 +56,12 @@ json.dump(found, sys.stdout)
 
 
 def shapes():
-    """Yield name, expectation and source of every shape."""
+    """Yield name, expectation, prelude and source of every shape."""
     for part in SHAPES.read_text().split("\n=== ")[1:]:
         head, _, source = part.partition("\n")
         name, _, word = head.partition(": ")
-        yield name, word, source
+        prelude, _, tests = source.rpartition("--- tests\n")
+        yield name, word, prelude, tests
 
 
 def in_plain_python(pairs: list[tuple[str, str]], folder: Path) -> list[tuple[int, bool]]:
@@ -77,16 +78,16 @@ def executor():
 
 
 def test_every_test_that_plain_python_runs_is_judged_and_no_verdict_is_higher(executor, tmp_path):
-    kept = [(name, word, source) for name, word, source in shapes() if word != "refused"]
+    kept = [shape for shape in shapes() if shape[1] != "refused"]
     assert len(kept) > 90
     pairs = [(shape, program) for shape in kept for program in ("right", "wrong")]
     pairs += [(shape, program) for shape in kept[::5] for program in PROGRAMS if program not in ("right", "wrong")]
-    plain = in_plain_python([(PROGRAMS[program], shape[2]) for shape, program in pairs], tmp_path)
-    jobs = [Job(f"{shape[0]}, {program}", PROGRAMS[program], shape[2], "add") for shape, program in pairs]
+    plain = in_plain_python([(shape[2] + PROGRAMS[program], shape[3]) for shape, program in pairs], tmp_path)
+    jobs = [Job(f"{shape[0]}, {program}", PROGRAMS[program], shape[3], "add", shape[2]) for shape, program in pairs]
     verdicts = executor.run(jobs)
     differences = []
     totals = {shape[0]: set() for shape in kept}
-    for ((name, word, source), program), (ran, good), verdict in zip(pairs, plain, verdicts, strict=True):
+    for ((name, word, _, source), program), (ran, good), verdict in zip(pairs, plain, verdicts, strict=True):
         totals[name].add(verdict.total)
         good = program == "right" if "def check(candidate)" in source else good
         wanted = good and word != "lower"
@@ -101,18 +102,18 @@ def test_every_test_that_plain_python_runs_is_judged_and_no_verdict_is_higher(ex
 
 
 def test_tests_that_unittest_cannot_collect_are_refused_in_words(executor):
-    for name, word, source in shapes():
+    for name, word, prelude, source in shapes():
         if word == "refused":
             with pytest.raises(BadTests, match="unittest") as refused:
-                executor.run([Job(name, PROGRAMS["right"], source, "add")])
+                executor.run([Job(name, PROGRAMS["right"], source, "add", prelude)])
             assert repr(name) in str(refused.value)
 
 
 def test_the_number_of_cases_is_known_if_the_program_does_not_load(executor):
-    kept = [(name, source) for name, word, source in shapes() if word != "refused"]
-    right = executor.run([Job(name, PROGRAMS["right"], source, "add") for name, source in kept])
+    kept = [(name, prelude, source) for name, word, prelude, source in shapes() if word != "refused"]
+    right = executor.run([Job(name, PROGRAMS["right"], source, "add", prelude) for name, prelude, source in kept])
     for code in (*BROKEN.values(), "# " + "x" * (300 << 10)):
-        verdicts = executor.run([Job(name, code, source, "add") for name, source in kept])
+        verdicts = executor.run([Job(name, code, source, "add", prelude) for name, prelude, source in kept])
         assert {verdict.status for verdict in verdicts} == {Status.LOAD_ERROR}
         assert [verdict.total for verdict in verdicts] == [verdict.total for verdict in right]
         assert {verdict.fraction for verdict in verdicts} == {0.0}
