@@ -78,6 +78,8 @@ class Outcome(Generic[S]):
             whose part broke another's, or an empty string; and ``visible``, the share of the tests passed that agents
             may see, where the primary metric is the share of hidden ones.  ``costs``, amounts by name, counts what was
             paid for outside this project, and what a critic sampled; training and evaluation add them up.
+        agent_rewards: what each agent earns by itself, by name, on the scale of ``reward``, where `Task.rewards_agents`
+            says so; ``train.individual_reward`` trains agents on it.  Tests and the audit are of the joint reward.
     """
 
     reward: float | None
@@ -86,6 +88,7 @@ class Outcome(Generic[S]):
     state: S
     done: bool
     details: Mapping[str, Any] = field(default_factory=dict)
+    agent_rewards: Mapping[str, float] = field(default_factory=dict)
 
 
 class RewardError(ValueError):

@@ -65,6 +65,7 @@ class Task(ABC):
         rewarded_in: where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
         chosen_by: by which of an outcome's ``details`` agents could choose one of several attempts, as
             `Environment.for_choice` says; empty if there is nothing.
+        rewards_agents: outcomes say what each agent earns by itself (`Outcome.agent_rewards`).
         packages: distributions that are not among the library's own requirements and on whose version results depend.
         demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
@@ -77,6 +78,7 @@ class Task(ABC):
     retries: ClassVar[bool] = False
     rewarded_in: ClassVar[str] = ""
     chosen_by: ClassVar[Literal["", "visible", "answer"]] = ""
+    rewards_agents: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     demonstrates_reading: ClassVar[bool] = False
 

@@ -37,6 +37,7 @@ class Decision:
     actions: tuple[Action, ...]  #: the sampled texts, in the order of ``policies``
     reward: float | None = None  #: joint reward of the turn, None if the infrastructure failed
     terms: Mapping[str, float] = field(default_factory=dict)  #: weighted reward terms
+    agent_rewards: Mapping[str, float] = field(default_factory=dict)  #: what each agent earns by itself, by name
     metrics: Mapping[str, float] = field(default_factory=dict)  #: unweighted quantities of the turn
     last: bool = True  #: whether the episode ended with this turn
     details: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts for the report

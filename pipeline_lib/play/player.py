@@ -212,6 +212,7 @@ class Player(Playing):
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
             decision.reward = outcome.reward
             decision.terms = outcome.terms
+            decision.agent_rewards = outcome.agent_rewards
             decision.metrics = outcome.metrics
             decision.details = outcome.details
             decision.last = last or outcome.done or outcome.reward is None

@@ -176,6 +176,15 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _agents_are_rewarded(self) -> Self:
+        if self.train.individual_reward and not find(self.environment.kind).rewards_agents:
+            raise ValueError(
+                f"train.individual_reward: environment {self.environment.kind} rewards the team only, no agent by "
+                "itself; set train.individual_reward to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fidelity_can_be_measured(self) -> Self:
         if not self.train.fidelity_every:
             return self

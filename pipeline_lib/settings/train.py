@@ -127,6 +127,15 @@ class TrainSettings(Section):
             "an episode, the sum of whole rewards pays for failing first"
         ),
     )
+    individual_reward: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description=(
+            "share of an agent's own reward in what it is trained on: 0: the joint reward alone (the paper), 1: its "
+            "own alone; for environments that reward agents by themselves"
+        ),
+    )
     groups: Literal["tree", "episodes"] = Field(
         "tree",
         description=(
@@ -176,6 +185,22 @@ class TrainSettings(Section):
                 f"credit {self.credit.kind} combines actions that were sampled in one state, and with groups: "
                 "episodes there is one joint action in each state after the first turn; set groups: tree, or credit: "
                 "{kind: aligned}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_rewards_need_no_further_credit(self) -> Self:
+        if not self.individual_reward:
+            return self
+        if self.credit.kind != "aligned":
+            raise ValueError(
+                f"individual_reward gives each agent a return of its own, and credit {self.credit.kind} divides the "
+                "joint one; set credit: {kind: aligned}, or individual_reward: 0"
+            )
+        if self.fidelity_every:
+            raise ValueError(
+                "fidelity_every compares advantages with those of the joint reward, which individual_reward replaces; "
+                "set one of them to 0"
             )
         return self
 

@@ -16,8 +16,10 @@ class Score:
         metrics: a value for each metric of the task, unweighted.
         details: JSON-like facts for reports; ``schemes`` is a list of names of the ways in which the team solved the
             problem.
+        agent_rewards: what each agent earns by itself, by name, if the task's class sets ``rewards_agents``.
     """
 
     terms: Mapping[str, float]
     metrics: Mapping[str, float]
     details: Mapping[str, Any] = field(default_factory=dict)
+    agent_rewards: Mapping[str, float] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play.experience import Cells, Experience
-from pipeline_lib.training.advantages import advantages, group_advantages, is_flat
+from pipeline_lib.training.advantages import advantages, group_advantages, is_flat, returns_to_go
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings
@@ -66,6 +66,41 @@ def credit(
         for place, row in zip(members, found.T, strict=True):
             result[place] = tuple(None if np.isnan(value) else float(value) for value in row)
     return result, (sum(flat.values()) / len(flat) if flat else 0.0)
+
+
+def credit_individually(
+    experience: Experience, share: float, discount: float, gains: bool, settings: AdvantageSettings
+) -> tuple[list[tuple[float | None, ...]], float]:
+    """Return the same as `credit` for agents that are trained on rewards of their own.
+
+    The rewards of agent i are (1 - share) r + share r_i; each agent's returns are compared with its own in the group.
+    With a share of 1 this is the partially observable stochastic game of self-interested agents (POSG), whose
+    equilibria need not be best for the team; with 0 the Dec-POMDP of MAGRPO (arXiv 2508.04652, section 3).
+
+    Args:
+        experience: the experience of a step; every decision with a reward has one for each of its agents.
+        share: weight of an agent's own reward, in [0, 1].
+        discount, gains: as `returns_to_go`.
+        settings: baseline and scale.
+
+    Raises:
+        KeyError: an agent has no reward of its own.
+    """
+    decisions = experience.decisions
+    groups, parents = [d.group for d in decisions], [d.parent for d in decisions]
+    by_agent: dict[str, list[float | None]] = {}
+    flat: dict[int, bool] = {}
+    names = sorted({agent for d in decisions for agent in d.agents})
+    weight = share if len(names) > 1 else 0.0  # what one agent earns by itself is all there is
+    for name in names:
+        rewards = [
+            None if d.reward is None else (1 - weight) * d.reward + (weight and weight * d.agent_rewards[name])
+            for d in decisions
+        ]
+        by_agent[name], equal = advantages(returns_to_go(rewards, parents, discount, gains), groups, settings)
+        flat = {group: flat.get(group, True) and value for group, value in equal.items()}
+    found = [tuple(by_agent[agent][place] for agent in d.agents) for place, d in enumerate(decisions)]
+    return found, (sum(flat.values()) / len(flat) if flat else 0.0)
 
 
 def _following(experience: Experience, returns: Sequence[float | None], members: Sequence[int]) -> NDArray[np.float64]:

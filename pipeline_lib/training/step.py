@@ -12,7 +12,7 @@ from pipeline_lib.play import Decision, Player, Problem, groups, join
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
-from pipeline_lib.training.credit import credit
+from pipeline_lib.training.credit import credit, credit_individually
 from pipeline_lib.training.curriculum.samplers import LAST_REWARD, TURNS
 from pipeline_lib.training.evidence import evidence
 from pipeline_lib.training.fidelity import measure_fidelity
@@ -73,8 +73,11 @@ def train_step(
             "errors, then run the same command to continue from the last checkpoint"
         )
     gains = settings.turn_reward == "gain"
-    returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount, gains)
-    compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
+    if share := settings.individual_reward:
+        compared, flat_share = credit_individually(experience, share, settings.discount, gains, settings.advantage)
+    else:
+        returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount, gains)
+        compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
     measured: dict[str, float] = {}
     if processes.first and settings.fidelity_every and step % settings.fidelity_every == 0:
         measured = measure_fidelity(player, roots, experience, compared, settings.discount, seed, step, gains)

@@ -51,6 +51,14 @@ class Facts:
 class Reward(reward.Reward[Facts, float]):
     """Named, weighted terms of a joint program."""
 
+    def of_parts(self, facts: Facts) -> dict[str, float]:
+        """Return what the agent of each part earns by itself, for its form and its own tests alone, within the bounds.
+
+        Tests of the whole program say nothing of a single part, so a part's own tests count in their place.
+        """
+        high = self.bounds[1]
+        return {part: high * (0.1 * facts.forms[part].defines + 0.9 * share) for part, share in facts.units.items()}
+
 
 class SoundReward(Reward):
     """The default: tests of the system, tests of the parts, and form; `TERMS` says what each means.

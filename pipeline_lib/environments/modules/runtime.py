@@ -168,7 +168,8 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
         if not self._single and facts.system < 1.0:
             broken = (part for part in attempt.problem.parts[:-1] if not facts.forms[part].defines)
             details["caused_by"] = next(broken, "")
-        return Outcome(total(terms), terms, _metrics(attempt, facts), state, done=True, details=details)
+        own = {} if self._single else self._reward.of_parts(facts)
+        return Outcome(total(terms), terms, _metrics(attempt, facts), state, True, details, own)
 
 
 def stub(problem: ModulesProblem, part: str) -> str:

@@ -33,6 +33,7 @@ class ModulesTask(TeamTask):
     settings = ModulesSettings
     problems = (GeneratedModules, ClassProblems)
     primary = "system_passed"
+    rewards_agents = True
     rewarded_in = "pipeline_lib.environments.modules.runtime:ModulesEnvironment"  # it depends on what is run
     guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
 

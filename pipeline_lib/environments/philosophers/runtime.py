@@ -146,6 +146,8 @@ class PhilosophersEnvironment(Environment[Scenario, State]):
                 codes[i, column] = reply.action
         after = move(before, codes)
         summary = summarise(after, [state.optimum for state in states])
+        # Each agent's own meals, on the scale of the joint share: its mean over the agents is the gain of that.
+        own = summary.philosophers * (after.meals - before.meals) / summary.optimum
         terms = {name: values.tolist() for name, values in self.reward.terms(summary).items()}
         measured = {name: values.tolist() for name, values in metrics(summary).items()}
         done = after.done.tolist()
@@ -167,6 +169,7 @@ class PhilosophersEnvironment(Environment[Scenario, State]):
                     state=state,
                     done=done[column],
                     details=_details(state) if done[column] else {},
+                    agent_rewards={f"P{seat}": float(values[column]) for seat, values in enumerate(own)},
                 )
             )
         return outcomes
@@ -183,6 +186,7 @@ class PhilosophersEnvironment(Environment[Scenario, State]):
         return Outcome(
             reward=0.0,
             terms=dict.fromkeys(self.reward.terms(summary), 0.0),
+            agent_rewards=dict.fromkeys(self.agents(old.scenario), 0.0),
             metrics={name: float(values[0]) for name, values in metrics(summary).items()} | _consistency(state),
             state=state,
             done=False,

@@ -23,6 +23,7 @@ class PhilosophersTask(Task):
     settings = PhilosophersSettings
     problems = (ScenarioProblems,)
     primary = "meals_share"
+    rewards_agents = True
     rewarded_in = "pipeline_lib.environments.philosophers.rewards:Reward"
     guards = (
         {"metric": "meals_share", "better": "higher", "limit": 0.01},

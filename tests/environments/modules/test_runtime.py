@@ -42,6 +42,7 @@ def test_a_right_team_gets_everything_and_needs_every_agent(environment, design:
         assert outcome.reward == pytest.approx(environment.reward_bounds[1]) and outcome.done
         assert outcome.terms == pytest.approx({"form": 0.2, "unit": 0.4, "system": 1.0})
         assert set(outcome.metrics.values()) == {1.0} and outcome.details == {"status": "passed"}
+        assert outcome.agent_rewards == pytest.approx(dict.fromkeys(made.parts, environment.reward_bounds[1]))
         assert {f"needed_{part}" for part in made.parts} < set(outcome.metrics)
 
 
@@ -100,6 +101,15 @@ def test_parts_that_do_not_fit_pass_their_own_tests_only(environment):
     (outcome,) = play(environment, made, {**early, TOP: late[TOP]})
     assert outcome.metrics["units_right"] == 1.0 and outcome.metrics["system_passed"] < 0.5
     assert outcome.details["caused_by"] == ""
+
+
+def test_an_agents_own_reward_is_for_its_own_part_whatever_the_others_write(environment):
+    made = problem(FAN)
+    right, high = made.references[0], environment.reward_bounds[1]
+    for broken in made.parts:
+        (outcome,) = play(environment, made, {**right, broken: "def nothing(:"})
+        assert outcome.agent_rewards == pytest.approx({part: high * (part != broken) for part in made.parts})
+        assert outcome.reward < high
 
 
 def test_one_agent_that_writes_all_is_needed_alone(environment):
