@@ -78,4 +78,5 @@ class TextGame(Environment[TextProblem, TextProblem]):
         score = self._score(state.text, dict(zip(self._agents, actions, strict=True)))
         terms = {name: float(value) for name, value in score.terms.items()}
         metrics = {name: float(value) for name, value in score.metrics.items()}
-        return Outcome(sum(terms.values()), terms, metrics, state, True, score.details, score.agent_rewards)
+        own = {name: float(value) for name, value in score.agent_rewards.items()}
+        return Outcome(sum(terms.values()), terms, metrics, state, True, score.details, own)

@@ -18,7 +18,8 @@ and gets no advantage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import Plan
-from pipeline_lib.play.experience import Cells, Experience
+from pipeline_lib.environment_api.environment import RewardError
+from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.training.advantages import advantages, group_advantages, is_flat, returns_to_go
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings
+
+#: Greatest size of an agent's own reward: gradients are numbers of 32 bits, and their norm squares them.
+_LARGEST = 1e15
 
 
 def credit(
@@ -69,38 +74,57 @@ def credit(
 
 
 def credit_individually(
-    experience: Experience, share: float, discount: float, gains: bool, settings: AdvantageSettings
+    experience: Experience,
+    teams: Mapping[str, Sequence[str]],
+    share: float,
+    discount: float,
+    gains: bool,
+    settings: AdvantageSettings,
 ) -> tuple[list[tuple[float | None, ...]], float]:
     """Return the same as `credit` for agents that are trained on rewards of their own.
 
     The rewards of agent i are (1 - share) r + share r_i; each agent's returns are compared with its own in the group.
     With a share of 1 this is the partially observable stochastic game of self-interested agents (POSG), whose
-    equilibria need not be best for the team; with 0 the Dec-POMDP of MAGRPO (arXiv 2508.04652, section 3).
+    equilibria need not be best for the team; with 0 the Dec-POMDP of MAGRPO (arXiv 2508.04652, section 3).  What an
+    agent that plays alone earns by itself is the joint reward.
 
     Args:
-        experience: the experience of a step; every decision with a reward has one for each of its agents.
+        experience: the experience of a step.
+        teams: the agents by problem, also those that do not act in a turn.
         share: weight of an agent's own reward, in [0, 1].
         discount, gains: as `returns_to_go`.
         settings: baseline and scale.
 
     Raises:
-        KeyError: an agent has no reward of its own.
+        RewardError: a joint action says of an agent of its team no reward of its own, or none that can be trained on.
     """
     decisions = experience.decisions
     groups, parents = [d.group for d in decisions], [d.parent for d in decisions]
     by_agent: dict[str, list[float | None]] = {}
     flat: dict[int, bool] = {}
-    names = sorted({agent for d in decisions for agent in d.agents})
-    weight = share if len(names) > 1 else 0.0  # what one agent earns by itself is all there is
-    for name in names:
-        rewards = [
-            None if d.reward is None else (1 - weight) * d.reward + (weight and weight * d.agent_rewards[name])
-            for d in decisions
-        ]
+    for name in sorted({agent for d in decisions for agent in d.agents}):
+        rewards = [_reward_of(name, d, teams[d.problem], share) for d in decisions]
         by_agent[name], equal = advantages(returns_to_go(rewards, parents, discount, gains), groups, settings)
-        flat = {group: flat.get(group, True) and value for group, value in equal.items()}
+        flat |= {group: flat.get(group, True) and value for group, value in equal.items()}
     found = [tuple(by_agent[agent][place] for agent in d.agents) for place, d in enumerate(decisions)]
     return found, (sum(flat.values()) / len(flat) if flat else 0.0)
+
+
+def _reward_of(agent: str, decision: Decision, team: Sequence[str], share: float) -> float | None:
+    """Return what an agent is trained on; None if the reward is lost, or the agent is not of this team."""
+    if decision.reward is None or agent not in team:
+        return None
+    if len(team) == 1:
+        return decision.reward
+    own = decision.agent_rewards.get(agent, math.nan)
+    if not abs(own) <= _LARGEST:
+        told = ", ".join(f"{name} {value:g}" for name, value in decision.agent_rewards.items()) or "nothing"
+        raise RewardError(
+            f"train.individual_reward trains agent {agent} on what it earns by itself, and agent_rewards of a joint "
+            f"action has no number for it that can be learned from (it says: {told}); let the environment give one "
+            f"for each of {', '.join(team)}, or set train.individual_reward to 0"
+        )
+    return (1 - share) * decision.reward + share * own
 
 
 def _following(experience: Experience, returns: Sequence[float | None], members: Sequence[int]) -> NDArray[np.float64]:

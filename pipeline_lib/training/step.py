@@ -74,7 +74,9 @@ def train_step(
         )
     gains = settings.turn_reward == "gain"
     if share := settings.individual_reward:
-        compared, flat_share = credit_individually(experience, share, settings.discount, gains, settings.advantage)
+        teams = {problem.id: player.environment.agents(problem) for problem in problems}
+        discount = settings.discount
+        compared, flat_share = credit_individually(experience, teams, share, discount, gains, settings.advantage)
     else:
         returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount, gains)
         compared, flat_share = credit(experience, returns, player.plan, settings.advantage)

@@ -25,7 +25,7 @@ from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
-from tasks.services.processes import ended
+from tasks.services.processes import ended, tied
 
 log = logging.getLogger("symposium.chain")
 
@@ -125,7 +125,7 @@ def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
 def ask(project: Path, *arguments: str) -> str:
     """Return the output of a DVC command; raises ChainError with its error message if it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments],
+        tied([sys.executable, "-m", "dvc", *arguments]),
         cwd=project,
         env=child_environment(),
         capture_output=True,

@@ -11,7 +11,7 @@ ends with an error all the same, so that nothing looks shared that is not.
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,38 +30,59 @@ def sharing(project: Path) -> Iterator["SimpleQueue[str]"]:
     """Fetch what others have made; yield a queue of the stages whose results are to be sent.
 
     Raises:
-        ChainError: there is no default remote; or, at the end, something could not be sent.
+        ChainError: there is no default remote, or one without a run cache; or, at the end of a run that did not fail,
+            something could not be sent.
     """
-    if not _dvc(project, "config", "core.remote").strip():
-        raise ChainError(
-            "there is no DVC remote through which results could be shared; set one, for example "
-            "`dvc remote add --default store s3://bucket/path`"
-        )
+    _check_remote(project)
     try:
         _dvc(project, "fetch", "--run-cache")
     except ChainError as error:
         log.warning("not everything could be fetched, the rest is computed here: %s", error)
     ended: SimpleQueue[str] = SimpleQueue()
-    sender = threading.Thread(target=_send_each, args=(project, ended), daemon=True)
+    over = threading.Event()
+    sender = threading.Thread(target=_send_each, args=(project, ended, over), daemon=True)
     sender.start()
+    failed = True
     try:
         yield ended
+        failed = False
     finally:
+        over.set()
         ended.put("")
         sender.join()
-        _send(project)  # what failed before, and what was made without sharing
+        try:  # what failed before, and what was made without sharing; a run that failed does not wait
+            _send(project, pause=over.wait if failed else time.sleep)
+        except ChainError as error:
+            if not failed:
+                raise
+            log.warning("%s", error)  # how the run ended is its own error
 
 
-def _send_each(project: Path, ended: "SimpleQueue[str]") -> None:
-    while stage := ended.get():
+def _check_remote(project: Path) -> None:
+    settings = dict(line.partition("=")[::2] for line in _dvc(project, "config", "--list").splitlines())
+    remote = settings.get("core.remote", "")
+    if not remote:
+        raise ChainError(
+            "there is no DVC remote through which results could be shared; set one, for example "
+            "`dvc remote add --default store s3://bucket/path`"
+        )
+    if (url := settings.get(f"remote.{remote}.url", "")).startswith(("http://", "https://")):
+        raise ChainError(
+            f"results cannot be shared through {url}: DVC keeps no run cache over http; take another store"
+        )
+
+
+def _send_each(project: Path, ended: "SimpleQueue[str]", over: threading.Event) -> None:
+    """Send the results of each stage that ends, until the run is over: then everything is sent at once."""
+    while (stage := ended.get()) and not over.is_set():
         try:
-            _send(project, stage)
+            _send(project, stage, pause=over.wait)
         except ChainError as error:
             log.warning("%s", error)
 
 
-def _send(project: Path, *stages: str) -> None:
-    """Send the results of some stages, or of all."""
+def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None:
+    """Send the results of some stages, or of all; ``pause`` waits some seconds, and returns whether to give up."""
     for wait_s in (*WAITS_S, None):
         try:
             _dvc(project, "push", "--run-cache", *stages)
@@ -69,17 +90,12 @@ def _send(project: Path, *stages: str) -> None:
             return
         except (ChainError, RecordsError) as error:
             what = f"results{' of ' if stages else ''}{', '.join(stages)} could not be shared"
-            if wait_s is None:
+            if wait_s is not None:
+                log.warning("%s, tried again in %.0f s: %s", what, wait_s, str(error).splitlines()[-1])
+            if wait_s is None or pause(wait_s):
                 rest = "they are on this machine only; the same command sends them when the store answers"
                 raise ChainError(f"{what}: {error}\n{rest}") from None
-            log.warning("%s, tried again in %.0f s: %s", what, wait_s, str(error).splitlines()[-1])
-            time.sleep(wait_s)
 
 
 def _dvc(project: Path, *arguments: str) -> str:
-    try:
-        return ask(project, "--wait-for-lock", *arguments)
-    except ChainError:
-        if arguments == ("config", "core.remote"):  # it is not set
-            return ""
-        raise
+    return ask(project, "--wait-for-lock", *arguments)

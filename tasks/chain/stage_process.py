@@ -55,7 +55,7 @@ class StageFailedError(RuntimeError):
 class StageProcess:
     """``dvc repro`` of a single stage, in the folder with ``dvc.yaml``, with further environment variables.
 
-    With ``pull``, results that the run cache knows come from the remote if they are not here.
+    With ``pull``, results that the run cache knows come from the remote if they are not here, and if it answers.
 
     Attributes:
         work_s: after its end, the seconds of its work without starting up; None if it did not report them.
@@ -66,19 +66,23 @@ class StageProcess:
         self._progress = places().home / "progress" / f"{os.getpid()}-{name}.json"
         self._progress.parent.mkdir(parents=True, exist_ok=True)
         self._progress.unlink(missing_ok=True)
-        environment = child_environment(
+        self._project, self._pull = project, pull
+        self._environment = child_environment(
             SYMPOSIUM_RUN=run,
             PYTHONUNBUFFERED="1",
             **{progress.FILE: str(self._progress), OWNER: own_process()},
             **variables,
         )
-        # One stage without its dependencies; DVC waits for locks of stages that run in parallel instead of failing.
-        command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
-        command += ["--pull"] if pull else []
-        self._process = start(command, environment, project, subprocess.PIPE)
         self._stopped = False
         self._kills = kernel_kills()
         self.work_s: float | None = None
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # One stage without its dependencies; DVC waits for locks of stages that run in parallel instead of failing.
+        command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", self.name]
+        command += ["--pull"] if self._pull else []
+        return start(command, self._environment, self._project, subprocess.PIPE)
 
     def wait(self, on_line: Callable[[str, bool], None]) -> bool:
         """Forward the stage's output until it ends; return whether it did any work.
@@ -109,12 +113,20 @@ class StageProcess:
                 refused = line if line.startswith(REFUSED) else refused
                 if explanation or line.startswith(ERROR):
                     explanation.append(line)
-                began, failed = _TRACEBACK.search(line) is not None, _NOT_STORED.match(line)
+                # Before the work it is something that did not come from the remote.
+                began, failed = _TRACEBACK.search(line) is not None, _NOT_STORED.match(line) if worked else None
                 not_stored = not_stored or (failed["why"] if failed else "")
                 told = bool(explanation or failed) or line.startswith(REFUSED)
                 on_line(line, told or began or in_traceback)
                 in_traceback = began or (in_traceback and line.startswith(" "))
         status, held = self._end()
+        if status != 0 and self._pull and not worked and not self._stopped:  # the remote does not answer
+            on_line("warning: nothing comes from the remote now, so what is not here is computed here", False)
+            self._pull = False
+            self._process = self._start()
+            if self._stopped:  # meanwhile
+                stop(self._process, 0.0)
+            return self.wait(on_line)
         self.work_s = self.progress().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:

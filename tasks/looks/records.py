@@ -73,7 +73,8 @@ def records(kind: str) -> list[dict[str, Any]]:
     """
     where = _repository()
     # Of two records under one name the kept one counts, which is that of this repository.
-    names = list({ref.rpartition("/")[2]: blob for ref, blob in sorted(_refs(where, kind).items())}.values())
+    refs = sorted(_refs(where, kind).items(), reverse=True)  # so it comes last
+    names = list({ref.rpartition("/")[2]: blob for ref, blob in refs}.values())
     if not names:
         return []
     rest = _git(where, "cat-file", "--batch", given="\n".join(names) + "\n").encode()
@@ -107,13 +108,10 @@ def _fetch_from_origin(where: Path) -> str:
     """Fetch the records of ``origin`` and return what it has, in words; a fetch never deletes a record."""
     if "origin" not in _git(where, "remote").split():
         return "it has no remote origin, where looks could have been made before"
-    quiet = _quiet()
-    pattern = f"+{_SHARED}/*:{_SHARED}/*"
     try:
-        there = _git(where, "ls-remote", "origin", f"{_SHARED}/{LOOKS}/*", timeout_s=_ORIGIN_S, **quiet).splitlines()
+        there = _git(where, "ls-remote", "origin", f"{_SHARED}/{LOOKS}/*", timeout_s=_ORIGIN_S, **_quiet()).splitlines()
         if there:
-            fetch = ("fetch", "--quiet", "--no-prune", "--no-tags", "--no-write-fetch-head", "origin", pattern)
-            _write_refs(where, *fetch, timeout_s=_ORIGIN_S, **quiet)
+            _take_from_origin(where)
     except RecordsError as error:
         said = str(error).splitlines()[0]
         return f"looks that only origin has are not counted, because it cannot be asked ({said})"
@@ -132,7 +130,13 @@ def send_to_origin() -> None:
     """
     where = _repository()
     if "origin" in _git(where, "remote").split():
+        _take_from_origin(where)  # else it refuses a record that another machine has sent under the same name
         _git(where, "push", "--quiet", "origin", f"{_SHARED}/*:{_SHARED}/*", timeout_s=_ORIGIN_S, **_quiet())
+
+
+def _take_from_origin(where: Path) -> None:
+    fetch = ("fetch", "--quiet", "--no-prune", "--no-tags", "--no-write-fetch-head", "origin")
+    _write_refs(where, *fetch, f"+{_SHARED}/*:{_SHARED}/*", timeout_s=_ORIGIN_S, **_quiet())
 
 
 def _quiet() -> dict[str, str]:

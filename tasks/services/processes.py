@@ -16,13 +16,18 @@ from pipeline_lib.memory import all_memory
 from tasks.services.end_with_parent import STOP_S
 
 
+def tied(command: Sequence[str]) -> list[str]:
+    """Return a command that ends when this process has ended for any reason (`end_with_parent`)."""
+    wrapper = Path(__file__).with_name("end_with_parent.py")
+    return [sys.executable, "-S", str(wrapper), str(os.getpid()), *command]
+
+
 def start(
     command: Sequence[str], environment: Mapping[str, str], cwd: Path, output: IO[Any] | int
 ) -> subprocess.Popen[bytes]:
     """Start a command in a process group of its own, tied to the life of this process; with this output."""
-    wrapper = [sys.executable, "-S", str(Path(__file__).with_name("end_with_parent.py")), str(os.getpid())]
     return subprocess.Popen(
-        [*wrapper, *command],
+        tied(command),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

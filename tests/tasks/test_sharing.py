@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tasks.chain import sharing as module
 from tasks.chain.graph import ChainError
 from tasks.chain.sharing import sharing
-from tasks.looks.records import LOOKS, record
+from tasks.chain.stage_process import StageFailedError
+from tasks.looks.records import LOOKS, PLANS, record, records
 
 PIPELINE = """
 stages:
@@ -69,6 +71,37 @@ def test_a_stage_is_sent_when_it_ends_and_not_only_with_the_run(project: Path, t
     assert list((tmp_path / "store/files").rglob("*")), "sent all the same"
 
 
+def test_a_record_that_two_checkouts_made_goes_to_origin_and_stays_as_each_made_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs at the same moment register one plan, each with its own time."""
+    for folder, seen in ((project, 1), (tmp_path / "two", 2)):
+        monkeypatch.chdir(folder)
+        record(PLANS, "1" * 64, {"seen": seen})
+        record(LOOKS, f"{seen}" * 64, {"seen": seen})
+        with sharing(folder):
+            pass
+        assert records(PLANS) == [{"seen": seen}]
+    assert len(run(tmp_path / "origin.git", "git", "for-each-ref", "refs/symposium/").splitlines()) == 3
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, StageFailedError("stage train failed: no memory")])
+def test_a_run_that_fails_ends_with_its_own_error_and_does_not_wait_for_the_store(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    ending: type[BaseException] | BaseException,
+) -> None:
+    monkeypatch.setattr(module, "WAITS_S", (3600.0,))
+    (tmp_path / "store").write_text("no folder")
+    dvc(project, "repro", "-q", "make")
+    with pytest.raises((KeyboardInterrupt, StageFailedError)), sharing(project) as ended:
+        ended.put("make")
+        raise ending
+    assert "they are on this machine only" in caplog.text
+
+
 def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
     project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,18 +112,24 @@ def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
     ):
         dvc(project, "repro", "-q", "make")
         ended.put("make")
+        while "results of make could not be shared, tried again in 0 s" not in caplog.text:
+            time.sleep(0.05)  # beside the run
     assert (project / "made.txt").exists() and "could not be shared" in str(told.value)
-    assert "results of make could not be shared, tried again in 0 s" in caplog.text
     (tmp_path / "store").unlink()
     with sharing(project):
         pass  # nothing is left to do
     assert list((tmp_path / "store/files").rglob("*"))
 
 
-def test_without_a_remote_it_says_how_to_set_one(project: Path) -> None:
-    dvc(project, "remote", "default", "--unset", "-q")
-    with (
-        pytest.raises(ChainError, match=r"set one, for example `dvc remote add --default store s3://"),
-        sharing(project),
-    ):
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("", r"set one, for example `dvc remote add --default store s3://"),
+        ("[core]\nremote = a\n['remote \"a\"']\nurl = https://a.example/b\n", "DVC keeps no run cache over http"),
+        ("[core", "config file error"),
+    ],
+)
+def test_without_a_remote_that_serves_it_says_so_at_once(project: Path, config: str, words: str) -> None:
+    (project / ".dvc/config").write_text(config)
+    with pytest.raises(ChainError, match=words), sharing(project):
         pass

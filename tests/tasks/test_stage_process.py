@@ -84,6 +84,19 @@ def test_what_the_system_killed_is_told_by_signal_and_memory(
     assert re.match(rf"stage work failed \({said}\); the end of its output", message), message
 
 
+@pytest.mark.parametrize("store", ["s3://bucket/path", "store"], ids=["no client for it", "a broken file in it"])
+def test_a_remote_from_which_nothing_comes_stops_no_stage(project: Path, store: str) -> None:
+    (entry := project / "store/runs/aa/bb/entry").parent.mkdir(parents=True)
+    entry.symlink_to("nothing")
+    subprocess.run(["dvc", "remote", "add", "-q", "-d", "away", str(project / store) if ":" not in store else store],
+                   cwd=project, check=True)  # fmt: skip
+    (project / "dvc.yaml").write_text("stages: {work: {cmd: echo 1 > made, outs: [made]}}\n")
+    shown: list[str] = []
+    assert StageProcess("work", project, "run", pull=True).wait(lambda line, _: shown.append(line))
+    assert (project / "made").exists()
+    assert any("computed here" in line for line in shown) == (":" in store), shown
+
+
 @pytest.mark.needs("memory groups")
 def test_a_stage_that_the_kernel_kills_for_memory_is_told_so(project: Path) -> None:
     (project / "work.py").write_text(GREEDY)

@@ -1,6 +1,7 @@
 """Agents that are trained on rewards of their own: their returns against plain Python, and where that leads."""
 
 import importlib.util
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.credit.plans import Aligned
+from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.environments.philosophers.task import PhilosophersTask
@@ -23,6 +25,7 @@ from pipeline_lib.training.credit import credit, credit_individually
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ("row", "column")
+TEAMS = {"a": AGENTS}
 MEAN = AdvantageSettings()
 
 
@@ -60,7 +63,7 @@ def tree(seed: int) -> Experience:
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_an_agents_advantage_is_that_of_its_own_returns_in_its_group(seed: int, share: float) -> None:
     experience, discount = tree(seed), 0.5
-    found, _ = credit_individually(experience, share, discount, False, MEAN)
+    found, _ = credit_individually(experience, TEAMS, share, discount, False, MEAN)
     for number, agent in enumerate(AGENTS):
         paid = [
             None if d.reward is None else (1 - share) * d.reward + share * d.agent_rewards[agent]
@@ -86,9 +89,40 @@ def test_with_equal_rewards_or_one_agent_it_is_the_joint_advantage() -> None:
     rewards = [1.0, 0.0, 0.5, 0.5]
     alike = Experience([decision(r, dict.fromkeys(AGENTS, r), 0) for r in rewards])
     alone = Experience([decision(r, {"only": 99.0}, 0) for r in rewards])
-    for experience in (alike, alone):
-        returns = returns_to_go(rewards, [None] * 4, 1.0)
-        assert credit_individually(experience, 1.0, 1.0, False, MEAN) == credit(experience, returns, Aligned(), MEAN)
+    for experience, team in ((alike, AGENTS), (alone, ("only",))):
+        joint = credit(experience, returns_to_go(rewards, [None] * 4, 1.0), Aligned(), MEAN)
+        assert credit_individually(experience, {"a": team}, 1.0, 1.0, False, MEAN) == joint
+
+
+def test_teams_of_several_sizes_train_together_and_an_agent_that_acts_alone_in_a_turn_is_paid_its_own() -> None:
+    small = [decision(0.0, {"row": 1.0 * number, "column": 0.0}, group=0) for number in range(2)]
+    large = [decision(0.0, {"row": 0.0, "column": 0.0, "third": 4.0 * number}, group=1) for number in range(2)]
+    turns = [decision(0.0, {"row": 3.0 * number, "column": 0.0}, group=2) for number in range(2)]
+    for one, problem, acting in [*((d, "b", (*AGENTS, "third")) for d in large), *((d, "a", ("row",)) for d in turns)]:
+        one.problem, one.agents = problem, acting
+    teams = {"a": AGENTS, "b": (*AGENTS, "third")}
+    found, flat = credit_individually(Experience([*small, *large]), teams, 1.0, 1.0, False, MEAN)
+    assert found == [(-0.5, 0.0), (0.5, 0.0), (0.0, 0.0, -2.0), (0.0, 0.0, 2.0)] and flat == 0.0
+    assert credit_individually(Experience(turns), teams, 1.0, 1.0, False, MEAN)[0] == [(-1.5,), (1.5,)]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"row": 1.0},
+        {"row": 1.0, "column": math.nan},
+        {"Column": 0.0, "row": -math.inf},
+        {"row": 1e30, "column": 0.0},
+        {},
+    ],
+)
+def test_an_agent_without_a_reward_of_its_own_is_named(own: dict[str, float]) -> None:
+    lacking = decision(1.0, dict.fromkeys(AGENTS, 0.0), group=0)
+    lacking.agent_rewards = own
+    with pytest.raises(RewardError, match=r"agent (row|column) .* no number for it .*one for each of row, column"):
+        credit_individually(Experience([lacking]), TEAMS, 0.5, 1.0, False, MEAN)
+    lacking.reward = None  # it is lost
+    assert credit_individually(Experience([lacking]), TEAMS, 0.5, 1.0, False, MEAN)[0] == [(None, None)]
 
 
 def learned(table: dict[tuple[str, str], tuple[int, int]], share: float, seed: int) -> tuple[float, float]:
@@ -102,7 +136,7 @@ def learned(table: dict[tuple[str, str], tuple[int, int]], share: float, seed: i
         decisions = [
             decision(sum(table[m]) / 2, {a: float(p) for a, p in zip(AGENTS, table[m], strict=True)}, 0) for m in moves
         ]
-        found, _ = credit_individually(Experience(decisions), share, 1.0, False, MEAN)
+        found, _ = credit_individually(Experience(decisions), TEAMS, share, 1.0, False, MEAN)
         gradient = (np.array(found, dtype=float) * (plays - chances)).mean(axis=0)
         logits += 0.5 * gradient
     row, column = 1 / (1 + np.exp(-logits))
