@@ -55,10 +55,10 @@ def _told(
         "result": str(shown.get("text", ""))[:MOST_TEXT],
         "checks": list(shown.get("checks", ())),
         "feedback": {
-            "verdict": verdict,
+            **record.metrics,
+            "verdict": verdict,  # also if a metric of the environment has this name
             **({} if record.reward is None else {"reward": record.reward}),
             **{f"reward: {name}": value for name, value in record.terms.items()},
-            **record.metrics,
         },
     }
     return {"id": storage.digest([run, told])[:24], **told}

@@ -19,6 +19,7 @@ from pipeline_lib.tracking.connection import as_default
 from pipeline_lib.tracking.runs import TAG_RUN
 
 TAG_EPISODE = "symposium.episode"
+TAG_RUN_ID = "symposium.run_id"  # several runs with other settings may have one name
 
 _SOURCE = AssessmentSource(source_type="CODE", source_id="symposium")
 
@@ -39,12 +40,13 @@ def record_traces(
     present = {
         trace.info.tags[TAG_EPISODE]: trace.info.trace_id
         for trace in client.search_traces(
-            locations=[experiment], filter_string=f"tags.`{TAG_RUN}` = '{name}'", max_results=500, include_spans=False
+            locations=[experiment], filter_string=f"tags.`{TAG_RUN_ID}` = '{run}'", max_results=500, include_spans=False
         )
         if TAG_EPISODE in trace.info.tags
     }
     with as_default(uri):
-        made = [_record(experiment, name, episode) for episode in episodes if episode["id"] not in present]
+        tags = {TAG_RUN: name, TAG_RUN_ID: run}
+        made = [_record(experiment, tags, episode) for episode in episodes if episode["id"] not in present]
     if made:
         client.link_traces_to_run(made, run)
     wanted = {episode["id"] for episode in episodes}
@@ -52,14 +54,14 @@ def record_traces(
         client.delete_traces(experiment, trace_ids=old)
 
 
-def _record(experiment: str, run: str, episode: Mapping[str, Any]) -> str:
+def _record(experiment: str, tags: Mapping[str, str], episode: Mapping[str, Any]) -> str:
     """Record one episode, and return the id of its trace."""
     now = time.time_ns()
     root = mlflow.start_span_no_context(
         f"{episode['team']}: {episode['problem']}",
         span_type=SpanType.AGENT,
         inputs={"problem": episode["problem"], "sample": episode["sample"]},
-        tags={TAG_EPISODE: episode["id"], TAG_RUN: run, **episode["tags"]},
+        tags={TAG_EPISODE: episode["id"], **tags, **episode["tags"]},
         experiment_id=experiment,
         start_time_ns=now,
     )

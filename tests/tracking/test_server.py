@@ -126,8 +126,15 @@ def test_episodes_are_traces_of_their_run_and_are_found_by_their_verdict(
                 tracking.whole.traces([episode(name, name.partition(" ")[2]) for name in told])
             ids = tracking.whole.ids(60)
             assert tracking.close(60) and tracking.rejected() == []
-        assert ids is not None
+        namesake = Tracker(home, "team", "brave-owl", params={"steps": 9}, uri=uri, interval_s=0.1)
+        namesake.whole.traces([episode("c failure", "failure")])  # of the same name, with other settings
+        other = namesake.whole.ids(60)
+        assert namesake.close(60) and namesake.rejected() == []
+        assert ids is not None and other is not None and other[1] != ids[1]
         experiment, run = ids
+        (of_other,) = client.search_traces(locations=[experiment], run_id=other[1])
+        assert of_other.info.tags["symposium.episode"] == "c failure"
+        client.delete_traces(experiment, trace_ids=[of_other.info.trace_id])
         traces = client.search_traces(locations=[experiment], run_id=run)
         assert sorted(trace.info.tags["symposium.episode"] for trace in traces) == ["b failure", "c failure"]
         failed = client.search_traces(locations=[experiment], filter_string="feedback.verdict = 'failure'")
