@@ -12,8 +12,10 @@ that the expected tokens of both sides are equal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import comb
 from typing import TYPE_CHECKING, Any
 
@@ -72,16 +74,21 @@ def _greatest(signs: Sequence[Any], attempts: int) -> Array:
 
 
 def _most_frequent(signs: Sequence[Any], attempts: int) -> Array:
-    counts = {answer: list(signs).count(answer) for answer in signs}
-    chances = {}
-    for answer, count in counts.items():
-        others = [n for other, n in counts.items() if other != answer]
-        ways = 0.0
-        for votes in range(1, min(count, attempts) + 1):
-            for ties, number in _with_fewer_votes(others, votes, attempts - votes).items():
-                ways += comb(count, votes) * number / (ties + 1)
-        chances[answer] = ways / comb(len(signs), attempts)
-    return np.array([chances[answer] / counts[answer] for answer in signs])
+    counts = Counter(signs)
+    all_counts = tuple(sorted(counts.values()))
+    return np.array([_chance(counts[answer], all_counts, attempts) / counts[answer] for answer in signs])
+
+
+@lru_cache(maxsize=1 << 16)
+def _chance(count: int, counts: tuple[int, ...], attempts: int) -> float:
+    """Return how probably an answer that ``count`` episodes gave wins, where ``counts`` has those of all answers."""
+    others = list(counts)
+    others.remove(count)
+    ways = 0.0
+    for votes in range(1, min(count, attempts) + 1):
+        for ties, number in _with_fewer_votes(others, votes, attempts - votes).items():
+            ways += comb(count, votes) * number / (ties + 1)
+    return ways / comb(sum(counts), attempts)
 
 
 def _with_fewer_votes(counts: Sequence[int], votes: int, attempts: int) -> dict[int, int]:
@@ -162,8 +169,8 @@ def equal_effort(team: Episodes, single: Episodes, attempts: int, by: str) -> Ef
     No side makes more attempts than the episodes per problem that were played.
     """
     tokens = (tokens_of(team), tokens_of(single))
-    budget = attempts * max(tokens)
-    wanted = tuple(budget / max(one, 1e-9) for one in tokens)
+    costs = [max(one, 1.0) for one in tokens]  # an attempt that writes nothing is not free
+    wanted = tuple(attempts * max(costs) / one for one in costs)
     played = [min(_per_problem(records) for records in _groups(episodes)) for episodes in (team, single)]
     allowed = tuple(min(float(most), one) for most, one in zip(played, wanted, strict=True))
     return Effort(by, tokens, (allowed[0], allowed[1]), (wanted[0], wanted[1]))

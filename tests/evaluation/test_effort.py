@@ -97,6 +97,9 @@ def test_tokens_are_equal_and_the_more_expensive_side_makes_the_attempts() -> No
     few = equal_effort({0: dear}, {0: cheap}, 4, "visible")
     assert few.wanted == (4.0, 12.0) and few.attempts == (4.0, 8.0), "no more than were played"
     assert "raise evaluate.test.samples to 12" in few.sentence
+    silent = team(rng, 0.5, 1.0, 0)
+    assert equal_effort({0: silent}, {0: silent}, 2, "visible").attempts == (2.0, 2.0)
+    assert equal_effort({0: silent}, {0: cheap}, 1, "visible").wanted == (100.0, 1.0), "no number beyond sense"
 
 
 def test_more_attempts_help_only_if_what_agents_see_says_which() -> None:
