@@ -1,6 +1,7 @@
 """Parallel games of PettingZoo, played from text."""
 
 import json
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,15 +53,19 @@ class Toll(pettingzoo.ParallelEnv):  # type: ignore[type-arg]
 
     metadata = {"name": "toll"}  # noqa: RUF012
 
-    def __init__(self, steady: bool = True, continuous: bool = False) -> None:
+    def __init__(self, steady: bool = True, continuous: bool | str = False) -> None:
         self.possible_agents = ["left", "right"]
         self._steady, self._continuous = steady, continuous
+        self.action_space("left")
 
     def observation_space(self, agent: str) -> gymnasium.Space[Any]:
         return gymnasium.spaces.Discrete(10)
 
     def action_space(self, agent: str) -> gymnasium.Space[Any]:
-        return gymnasium.spaces.Box(0, 1) if self._continuous else gymnasium.spaces.Discrete(3)
+        spaces = gymnasium.spaces
+        kinds = {False: spaces.Discrete(3), True: spaces.Box(0, 1), "bits": spaces.MultiBinary(2)}
+        assert self._continuous in kinds, "no such actions"
+        return kinds[self._continuous]
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
         self.agents, self._turn = list(self.possible_agents), 0
@@ -135,6 +140,7 @@ def test_observations_become_texts():
     assert described(np.array([0.126, -0.001, -2.0], np.float32)) == "0.13 0.00 -2.00"
     assert described(np.array([[1, 0], [0, 1]], np.int8)) == "1 0 0 1" and described(3) == "3"
     assert described({"hand": np.array([True, False]), "left": 2}) == "hand 1 0, left 2"
+    assert described((np.zeros(2), 3, [0.5, {"at": (1, 2)}])) == "0.00 0.00 3 0.50 at 1 2"
 
 
 def test_one_agent_for_all_plays_the_same_game():
@@ -147,6 +153,8 @@ def test_one_agent_for_all_plays_the_same_game():
         ["\n".join(f"{name}: {move}" for name, move in zip(team.agents(start), pair, strict=True))] for pair in moves
     ]
     assert together == [o.reward for o in play(single, start, named)]
+    turned = [["\n".join(reversed(lines.splitlines()))] for (lines,) in named]
+    assert together == [o.reward for o in play(single, start, turned)], "a name says whose line it is"
     assert single.agents(start) == ("single",)
     seen = single.observe(single.start(start), 0)
     assert all(team.observe(team.start(start), agent).splitlines()[0] in seen for agent in range(2))
@@ -189,6 +197,8 @@ def test_the_audit_accepts_a_game_that_pays_for_looking_and_refuses_one_that_pay
         ({"options": {"cycles": 3}}, "problems.options .*cycles"),
         ({"options": {"continuous_actions": True}}, "the actions of speaker_0 .* not Discrete.*continuous_actions"),
         ({"game": HERE, "options": {"continuous": True}}, "the actions of left"),
+        ({"game": HERE, "options": {"continuous": "bits"}}, "the actions of left .* MultiBinary"),
+        ({"game": HERE, "options": {"continuous": "some"}}, "cannot make .* with problems.options .*no such actions"),
         ({"game": "mpe2.simple_speaker_listener_v4:env"}, "parallel interface"),
     ],
 )
@@ -197,7 +207,7 @@ def test_what_cannot_be_played_is_told_in_words(settings: dict[str, Any], said: 
         starts(**settings)
 
 
-@pytest.mark.parametrize("rewards", [(0.0, 0.0), (1.0, -1.0)])
+@pytest.mark.parametrize("rewards", [(0.0, 0.0), (1.0, -1.0), (-math.inf, 0.0)])
 def test_rewards_that_are_no_interval_are_refused(rewards: tuple[float, float]):
     with pytest.raises(ValueError, match="must be a least and a greatest joint reward"):
         PettingZooSettings(rewards=rewards)

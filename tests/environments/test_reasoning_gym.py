@@ -74,7 +74,9 @@ def test_scores_are_those_of_the_package():
         assert (question.question, question.answer) == (entry["question"], entry["answer"])
         for answer in (entry["answer"], "0", "so", "", "1,000", f"+{entry['answer']}.0", f"about {entry['answer']}"):
             assert score(question, answer) == dataset.score_answer(answer, entry)
-    assert score(drawn[0], "1e99999999") == 0.0
+    (coin, *_) = questions("coin_flip", 1)  # it reads answers as fractions
+    for huge in ("1e99999999", "1e9_9_9_9_9_9_9_9", "1E+999_99999"):
+        assert score(drawn[0], huge) == score(coin, huge) == 0.0
 
 
 @needs("reasoning-gym")

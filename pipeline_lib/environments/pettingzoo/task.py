@@ -13,6 +13,7 @@ import functools
 import importlib
 import itertools
 import json
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ class PettingZooSettings(EnvironmentSection):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if not self.rewards[0] < self.rewards[1]:
+        if not -math.inf < self.rewards[0] < self.rewards[1] < math.inf:
             raise ValueError(f"rewards ({list(self.rewards)}) must be a least and a greatest joint reward of a turn")
         return self
 
@@ -132,12 +133,12 @@ def make_game(name: str, options: str) -> Any:
         game = getattr(importlib.import_module(module), function)(**json.loads(options))
     except ImportError as error:
         raise ProblemsError(f"problems.game: cannot import {module} ({error}); {INSTALL}") from error
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ProblemsError(f"problems.game: cannot make {name} with problems.options {options}: {error}") from error
+    except Exception as error:  # games check their arguments in many ways
+        raise ProblemsError(f"problems.game: cannot make {name} with problems.options {options}: {error!r}") from error
     if not hasattr(game, "possible_agents") or hasattr(game, "agent_iter"):
         raise ProblemsError(f"problems.game: {name} does not make a game with PettingZoo's parallel interface")
     for agent in game.possible_agents:
-        if not hasattr(game.action_space(agent), "n"):
+        if not all(hasattr(game.action_space(agent), name) for name in ("n", "start")):
             raise ProblemsError(
                 f"problems.game: the actions of {agent} in {name} are {game.action_space(agent)}, not Discrete: a "
                 "text cannot choose among them (some games have an option such as continuous_actions)"
@@ -155,9 +156,11 @@ def actions_of(name: str, options: str) -> dict[str, range]:
 
 
 def described(observation: Any) -> str:
-    """Return an observation as text: numbers with two decimals, a dictionary with its keys."""
+    """Return an observation as text: numbers with two decimals, a dictionary with its keys, a list in its order."""
     if isinstance(observation, Mapping):
         return ", ".join(f"{key} {described(value)}" for key, value in observation.items())
+    if isinstance(observation, list | tuple):
+        return " ".join(described(value) for value in observation)
     numbers = np.asarray(observation)
     if not np.issubdtype(numbers.dtype, np.number) and numbers.dtype != bool:
         return str(observation)
@@ -308,9 +311,15 @@ def _texts(observations: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _lines(text: str, agents: Sequence[str]) -> dict[str, str]:
-    """Return what a single agent wrote for each agent: its lines in their order, with or without the agent's name."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return {agent: line.strip().removeprefix(f"{agent}:") for agent, line in zip(agents, lines, strict=False)}
+    """Return what a single agent wrote for each agent: the line with its name, and lines without one in their order."""
+    named, rest = {}, []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, said = line.partition(":")
+        if colon and (name := name.strip()) in agents:
+            named.setdefault(name, said)
+        else:
+            rest.append(line)
+    return named | dict(zip((agent for agent in agents if agent not in named), rest, strict=False))
 
 
 def prompt(start: Start, agents: Sequence[str], seen: Mapping[str, str]) -> str:

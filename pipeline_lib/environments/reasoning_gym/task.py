@@ -181,7 +181,7 @@ def score(question: Question, answer: str) -> float:
     Raises:
         ProblemsError: the installed version has another question at this place.
     """
-    if _HUGE.search(answer):
+    if _HUGE.search(answer.replace("_", "")):
         return 0.0
     dataset = dataset_of(question.dataset, question.config, question.seed, question.drawn)
     entry = dataset[question.index]
