@@ -204,6 +204,10 @@ class Task(ABC):
         """Return the settings of the form in which one agent does all the work, or None if there is none."""
         return None
 
+    def most_turns(self, params: Any) -> int:
+        """Return the largest number of turns of an episode; the setting ``environment.turns``, if there is one."""
+        return int(getattr(params.environment, "turns", 1))
+
     def unsuitable(self, protocol: str, settings: Any) -> str:
         """Return why a baseline protocol does not suit this environment; empty if it does."""
         return ""

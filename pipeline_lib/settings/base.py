@@ -54,6 +54,7 @@ class Section(BaseModel):
         extra="forbid",
         frozen=True,
         validate_default=True,
+        allow_inf_nan=False,
         model_title_generator=_title,
         field_title_generator=lambda name, field: name,
     )

@@ -83,6 +83,8 @@ def _read_environment(value: Any, info: core_schema.ValidationInfo) -> Any:
 
 def _read_problems(value: Any, info: core_schema.ValidationInfo) -> Any:
     environment = info.data.get("environment")
+    if environment is None and isinstance(value, dict) and "kind" not in value:
+        return value  # the environment has a mistake, which is told; whose problems these are is not known
     models = problem_models(environment.kind if environment is not None else None)
     accepted = {kind: model for model in models for kind in kinds_of(model)}
     if isinstance(value, BaseModel):

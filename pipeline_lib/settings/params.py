@@ -94,13 +94,6 @@ class Params(Section):
                 "train.curriculum: turns adds turns one by one, and environment.turns is 1; set environment.turns to 2 "
                 "or more, or train.curriculum to {kind: epochs}"
             )
-        turns = getattr(self.environment, "turns", 1)
-        if self.train.groups == "tree" and self.train.group_size**turns > _LARGEST_TREE:
-            raise ValueError(
-                f"train.groups: tree samples {self.train.group_size} ** {turns} joint actions in a problem's last turn "
-                f"(train.group_size ** environment.turns), more than {_LARGEST_TREE:,}; set train.groups to episodes, "
-                "or one of the two smaller"
-            )
         return self
 
     @model_validator(mode="after")
@@ -242,4 +235,15 @@ class Params(Section):
             plan = make_plan(**credit.model_dump())
             if reason := plan.refuse(agents, self.train.group_size):
                 raise ValueError(f"train.credit: {credit.kind} of {agents} agents: {reason}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_tree_can_be_sampled(self) -> Self:
+        turns = find(self.environment.kind).most_turns(self)
+        if self.train.groups == "tree" and self.train.group_size**turns > _LARGEST_TREE:
+            raise ValueError(
+                f"train.groups: tree samples {self.train.group_size} ** {turns} joint actions in a problem's last turn "
+                f"(train.group_size ** turns of an episode), more than {_LARGEST_TREE:,}; set train.groups to "
+                "episodes, or one of the two smaller"
+            )
         return self

@@ -389,6 +389,7 @@ def test_settings_are_immutable():
         ("verdict: {margin: 5}", ["verdict.margin: 5 is not less than the whole range of hidden tests passed, 0 to 1"]),
         ("verdict: {margin: 1}", ["any two teams would be equivalent; 0.05 is 5 points"]),
         ("policy: qwen2.5-coder-3b-lroa", ["no preset", "did you mean 'qwen2.5-coder-3b-lora'"]),
+        ("train: {loss: {kl: .inf}}", ["train.loss.kl: got inf", "a finite number"]),
         ("train: [", ["not valid YAML"]),
         ("- a", ["expected sections"]),
     ],
@@ -398,6 +399,15 @@ def test_mistakes_are_answered_in_words(tmp_path: Path, text: str, parts: list[s
     assert "params.yaml" in message or "conf" in message
     for part in parts:
         assert part in message, message
+
+
+def test_a_mistake_in_the_environment_does_not_blame_the_problems_that_its_preset_brings(tmp_path: Path) -> None:
+    (path := tmp_path / "params.yaml").write_text("environment: {preset: reasoning-gym, note_words: 0}\n")
+    with pytest.raises(SettingsError) as caught:
+        load_params(path, ROOT / "conf")
+    assert str(caught.value).splitlines() == [
+        f"{path}: environment.note_words: got 0; input should be greater than or equal to 1"
+    ]
 
 
 def keys_of(model: type[pydantic.BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -505,7 +515,10 @@ def test_pretrained_models_are_told_generated_problems_in_plain_english_unless_s
     [
         ({"environment": {"kind": "modules"}, "problems": {"kind": "classeval"}}, "of kind classeval"),
         ({"problems": {"kind": "humaneval"}}, "of kind humaneval"),
-        ({"environment": {"kind": "philosophers"}}, "have the prompt compact, not default"),
+        (
+            {"environment": {"kind": "philosophers"}, "train": {"groups": "episodes"}},
+            "have the prompt compact, not default",
+        ),
         ({"environment": {"kind": "tests.environments.test_text_task:Silent"}}, "has no method `example`"),
     ],
 )

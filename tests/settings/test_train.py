@@ -10,6 +10,9 @@ from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.train import TrainSettings
 
+PHILOSOPHERS = {"kind": "philosophers", "prompt": "compact"}
+WITHOUT = {"evaluate": {"baselines": []}}
+
 
 @pytest.mark.parametrize(
     ("given", "reason"),
@@ -31,20 +34,22 @@ def test_refused(given: dict[str, Any], reason: str) -> None:
 
 def test_a_tree_that_no_machine_samples_is_refused() -> None:
     values = {"environment": {"kind": "pettingzoo", "turns": 5}, "evaluate": {"baselines": []}}
-    with pytest.raises(ValidationError, match=r"tree samples 8 \*\* 5 joint .*set train.groups to episodes"):
-        Params.model_validate(values)
-    for train in ({"groups": "episodes"}, {"group_size": 4}):
-        assert Params.model_validate({**values, "train": train}).train.steps > 0
+    meals = {"environment": PHILOSOPHERS, "problems": {"kind": "scenarios", "family": {"horizon": [2, 5]}}} | WITHOUT
+    for given in (values, meals):
+        with pytest.raises(ValidationError, match=r"tree samples 8 \*\* 5 joint .*set train.groups to episodes"):
+            Params.model_validate(given)
+        for train in ({"groups": "episodes"}, {"group_size": 4}):
+            assert Params.model_validate({**given, "train": train}).train.steps > 0
+    two_turns = {"environment": {"kind": "reasoning_gym"}, "train": {"group_size": 65}} | WITHOUT
+    with pytest.raises(ValidationError, match=r"tree samples 65 \*\* 2 joint"):
+        Params.model_validate(two_turns)
+    assert Params.model_validate({**two_turns, "environment": {"kind": "reasoning_gym", "agents": 1}}).train.steps > 0
 
 
 def test_kl_needs_full_support() -> None:
     Params.model_validate({"train": {"loss": {"kl": 0.1}}})
     with pytest.raises(ValidationError, match="distributions with full support"):
         Params.model_validate({"train": {"loss": {"kl": 0.1}}, "rollouts": {"kind": "transformers", "top_k": 5}})
-
-
-PHILOSOPHERS = {"kind": "philosophers", "prompt": "compact"}
-WITHOUT = {"evaluate": {"baselines": []}}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +94,10 @@ def test_credit_that_can_be_given_is_taken() -> None:
     )
     for kind in ("aligned", "pairings", "latin", "cross", "column", "removal"):
         Params.model_validate({"train": {"credit": {"kind": kind}}})
+        short = {"kind": "scenarios", "family": {"horizon": [4]}}
+        environment = {**PHILOSOPHERS, "mode": "sequential"}
         Params.model_validate(
-            {"train": {"credit": {"kind": kind}}, "environment": {**PHILOSOPHERS, "mode": "sequential"}} | WITHOUT
+            {"train": {"credit": {"kind": kind}}, "environment": environment, "problems": short} | WITHOUT
         )
 
 

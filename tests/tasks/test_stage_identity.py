@@ -38,7 +38,11 @@ from tasks.identity.stages import (
 )
 from tests.flows.project import ROOT
 
-PHILOSOPHERS = {"environment": {"kind": "philosophers", "prompt": "compact"}, "problems": {"kind": "scenarios"}}
+PHILOSOPHERS = {
+    "environment": {"kind": "philosophers", "prompt": "compact"},
+    "problems": {"kind": "scenarios"},
+    "train": {"groups": "episodes"},
+}
 
 
 @pytest.fixture(autouse=True)

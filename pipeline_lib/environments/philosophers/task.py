@@ -45,6 +45,10 @@ class PhilosophersTask(Task):
     def make(self, settings: PhilosophersSettings, executor: Callable[[], Any]) -> PhilosophersEnvironment:
         return PhilosophersEnvironment(settings)
 
+    def most_turns(self, params: Any) -> int:
+        """Return the longest horizon, with the rounds of messages before every step."""
+        return max(params.problems.family.horizon) * max(1, params.environment.message_rounds)
+
     def unsuitable(self, protocol: str, settings: PhilosophersSettings) -> str:
         """Return why a protocol makes no sense: a single turn, no space for quotes, or no texts to read."""
         if protocol == "naive_concatenation":

@@ -391,6 +391,9 @@ class ReasoningGymTask(Task):
         )
         return {split: [next(made) for _ in range(size)] for split, size in sizes.items()}
 
+    def most_turns(self, params: Any) -> int:
+        return 2 if params.environment.agents > 1 else 1
+
     def check_problems(self, problems: Sequence[Question], executor: Callable[[], Any]) -> None:
         """Check that reasoning-gym scores its own answers as right; raises ProblemsError."""
         if wrong := [problem for problem in problems if score(problem, problem.answer) < _RIGHT]:
