@@ -142,10 +142,12 @@ class LocalBackend:
                 start_new_session=True,
             )
         self._link = wire.Link(ours)
-        self._link.send(self._config)
-        ours.settimeout(_START_S)
-        frame = self._link.receive()
-        ours.settimeout(None)
+        frame = None
+        with suppress(ConnectionError):  # the broker has ended
+            self._link.send(self._config)
+            ours.settimeout(_START_S)
+            frame = self._link.receive()
+            ours.settimeout(None)
         if frame is None or "ready" not in frame[0]:
             reason = frame[0]["broken"] if frame else "the broker ended while starting"
             ours.close()
