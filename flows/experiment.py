@@ -114,8 +114,8 @@ def main() -> None:
         name = run_name(load_params().model_dump(mode="json"))
         with sharing(Path.cwd()) if given.share else nullcontext() as shared:
             run_stale(given.targets, given.jobs, name, given.plain, shared)
-        if not given.targets:
-            print(outcome(Path.cwd(), time.monotonic() - began))
+            if not given.targets:
+                print(outcome(Path.cwd(), time.monotonic() - began))
 
 
 if __name__ == "__main__":

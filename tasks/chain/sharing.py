@@ -84,17 +84,20 @@ def _send_each(project: Path, ended: "SimpleQueue[str]", over: threading.Event) 
 def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None:
     """Send the results of some stages, or of all; ``pause`` waits some seconds, and returns whether to give up."""
     for wait_s in (*WAITS_S, None):
+        what, where = f"results{' of ' if stages else ''}{', '.join(stages)}", "the store"
         try:
             _dvc(project, "push", "--run-cache", *stages)
+            what, where = "records of plans, sweeps and looks", "git's origin"
             send_to_origin()
             return
         except (ChainError, RecordsError) as error:
-            what = f"results{' of ' if stages else ''}{', '.join(stages)} could not be shared"
+            lines = str(error).splitlines()  # DVC and git name every file and every ref
+            why = "\n".join(lines if len(lines) < 5 else [lines[0], f"({len(lines) - 2} further lines)", lines[-1]])
             if wait_s is not None:
-                log.warning("%s, tried again in %.0f s: %s", what, wait_s, str(error).splitlines()[-1])
+                log.warning("%s could not be shared, tried again in %.0f s: %s", what, wait_s, why.splitlines()[-1])
             if wait_s is None or pause(wait_s):
-                rest = "they are on this machine only; the same command sends them when the store answers"
-                raise ChainError(f"{what}: {error}\n{rest}") from None
+                rest = f"they are on this machine only; the same command sends them when {where} takes them"
+                raise ChainError(f"{what} could not be shared: {why}\n{rest}") from None
 
 
 def _dvc(project: Path, *arguments: str) -> str:

@@ -85,6 +85,19 @@ def test_a_record_that_two_checkouts_made_goes_to_origin_and_stays_as_each_made_
     assert len(run(tmp_path / "origin.git", "git", "for-each-ref", "refs/symposium/").splitlines()) == 3
 
 
+def test_an_origin_that_refuses_records_keeps_no_results_back(project: Path, tmp_path: Path) -> None:
+    (hook := tmp_path / "origin.git/hooks/pre-receive").write_text("#!/bin/sh\necho no looks here >&2\nexit 1\n")
+    hook.chmod(0o755)
+    for digit in "12345":
+        record(LOOKS, digit * 64, {"seen": 1})
+    dvc(project, "repro", "-q", "make")
+    refused = r"^records of plans, sweeps and looks could not .*no looks here"
+    with pytest.raises(ChainError, match=refused) as told, sharing(project):
+        pass
+    assert len(str(told.value).splitlines()) == 4, "not a line for each record"
+    assert list((tmp_path / "store/files").rglob("*"))
+
+
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, StageFailedError("stage train failed: no memory")])
 def test_a_run_that_fails_ends_with_its_own_error_and_does_not_wait_for_the_store(
     project: Path,
