@@ -71,8 +71,8 @@ class Prisoners(_Game):
     """The prisoner's dilemma: to defect pays more whatever the other does, and both would have more if they did not."""
 
     def draw(self, rng):
-        nothing, punished = rng.randint(0, 1), rng.randint(2, 3)
-        rewarded = rng.randint(punished + 2, punished + 4)
+        nothing, punished = rng.randint(0, 9), rng.randint(10, 19)
+        rewarded = rng.randint(punished + 5, punished + 20)
         tempted = rng.randint(rewarded + 1, 2 * rewarded - nothing - 1)
         return f"AA {rewarded} {rewarded}, AB {nothing} {tempted}, BA {tempted} {nothing}, BB {punished} {punished}"
 
@@ -81,7 +81,6 @@ class StagHunt(_Game):
     """The stag hunt: a stag needs both, a hare one; while the other may not come, the hare is the safer choice."""
 
     def draw(self, rng):
-        hare = rng.randint(4, 6)
-        stag = rng.randint(hare + 1, hare + 2)
-        alone = rng.randint(0, 1)
+        hare = rng.randint(20, 60)
+        stag, alone = rng.randint(hare + 2, hare + hare // 4), rng.randint(0, hare // 5)
         return f"AA {stag} {stag}, AB {alone} {hare}, BA {hare} {alone}, BB {hare} {hare}"
