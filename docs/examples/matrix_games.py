@@ -37,6 +37,7 @@ class _Game(symposium.TextTask):
     agents = ("row", "column")
     measures = {
         "payoff_share": symposium.Metric("payoff of the best", share=True, solves=True),
+        "payoff": symposium.Metric("mean payoff", low=0.0),
         "cooperation": symposium.Metric("both cooperate", share=True, behaviour=True),
         "equilibrium": symposium.Metric("an equilibrium of own payoffs", share=True, behaviour=True),
     }
@@ -54,7 +55,8 @@ class _Game(symposium.TextTask):
         earned = table.get(moves, (0, 0))
         most = sum(table[best(text)])
         share = sum(earned) / most
-        metrics = {"payoff_share": share, "cooperation": moves == ("A", "A"), "equilibrium": moves in equilibria(text)}
+        metrics = {"payoff_share": share, "payoff": sum(earned) / 2}
+        metrics |= {"cooperation": moves == ("A", "A"), "equilibrium": moves in equilibria(text)}
         own = {agent: 2 * payoff / most for agent, payoff in zip(self.agents, earned, strict=True)}
         return symposium.Score({"payoff": share}, metrics, agent_rewards=own)
 
