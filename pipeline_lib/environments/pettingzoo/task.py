@@ -13,7 +13,6 @@ import functools
 import importlib
 import itertools
 import json
-import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +58,7 @@ class PettingZooSettings(EnvironmentSection):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if not -math.inf < self.rewards[0] < self.rewards[1] < math.inf:
+        if not self.rewards[0] < self.rewards[1]:
             raise ValueError(f"rewards ({list(self.rewards)}) must be a least and a greatest joint reward of a turn")
         return self
 
