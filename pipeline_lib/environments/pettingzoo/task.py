@@ -311,7 +311,8 @@ def _texts(observations: Mapping[Any, Any]) -> dict[str, str]:
 
 def _lines(text: str, agents: Sequence[str]) -> dict[str, str]:
     """Return what a single agent wrote for each agent: the line with its name, and lines without one in their order."""
-    named, rest = {}, []
+    named: dict[str, str] = {}
+    rest = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, said = line.partition(":")
         if colon and (name := name.strip()) in agents:
