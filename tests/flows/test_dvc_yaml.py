@@ -51,6 +51,9 @@ def test_the_programs_of_the_sandbox_count_where_programs_are_judged():
 def test_another_project_gets_the_exported_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (ours := tmp_path / "ours").mkdir()
     monkeypatch.chdir(ours)
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "t")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@localhost")
     (ours / "dvc.yaml").write_text(yaml.safe_dump({"artifacts": ARTIFACTS}))
     (ours / "team/helper").mkdir(parents=True)
     (ours / "team/helper/model.safetensors").write_bytes(b"weights")

@@ -35,6 +35,9 @@ def dvc(folder: Path, *arguments: str) -> str:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with an origin and a store, which is the working folder; another checkout of it is beside it."""
     monkeypatch.setattr(module, "WAITS_S", (0.0,))
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "t")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@localhost")
     run(tmp_path, "git", "init", "-q", "--bare", "-b", "main", "origin.git")
     run(tmp_path, "git", "clone", "-q", "origin.git", "one")
     (one := tmp_path / "one").joinpath("dvc.yaml").write_text(PIPELINE)
