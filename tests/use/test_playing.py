@@ -156,7 +156,9 @@ class Parrot(Scripted):
 def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     """Nothing here knows one: what it shows comes through `Task` and `Environment`."""
     section = {"kind": kind, "prompt": "compact"} if kind == "philosophers" else {"kind": kind}
-    params = validate_params({"environment": section, "evaluate": {"baselines": []}}, Path("params.yaml"))
+    train = {"groups": "episodes"}  # a tree of so many turns would be refused
+    settings = {"environment": section, "evaluate": {"baselines": []}, "train": train}
+    params = validate_params(settings, Path("params.yaml"))
     task = find(kind)
     problem = task.make_problems(params.problems)["validation"][0]
     environment = make_environment(params.environment, params.sandbox)
