@@ -67,7 +67,7 @@ def test_lost_episodes_are_left_out():
 
 
 def decision(turn: int, parent: int | None, reward: float | None, meals: float) -> Decision:
-    return Decision("p", turn, 0, parent, 1.0, (), (), (), reward, {}, {"meals": meals})
+    return Decision("p", turn, 0, parent, 1.0, (), (), (), reward, metrics={"meals": meals})
 
 
 def test_turns_are_added_up_by_episode():

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from prefect import get_client
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import ArtifactFilter, LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter, LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -163,7 +163,7 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.submit("//button[normalize-space()='Submit']")
         window.see("brave-owl")
         with ui.client() as client:
-            run = next(run for run in client.read_flow_runs(limit=20) if run.name == "brave-owl")
+            run = client.read_flow_runs(flow_run_filter=FlowRunFilter(name={"any_": ["brave-owl"]}))[0]
         assert run.parameters["settings"] == {"train.steps": 6}
         assert run.parameters["overrides"] == ["train.learning_rate=5e-4"]
         ui.wait(run, "Completed", "Failed", "Crashed")
@@ -295,7 +295,7 @@ def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
 
     def mine() -> FlowRun | None:
         with ui.client() as client:
-            return next((run for run in client.read_flow_runs(limit=20) if "run:killed" in run.tags), None)
+            return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(tags={"all_": ["run:killed"]}))), None)
 
     def beats() -> int:
         with ui.client() as client:

@@ -12,6 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from prefect import get_client
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
 from pipeline_lib.tracking import Tracker
@@ -98,7 +99,8 @@ class Project:
 
     def flow_run(self) -> FlowRun:
         with get_client(sync_client=True) as client:
-            return next(run for run in client.read_flow_runs(limit=50) if f"run:{self.folder.name}" in run.tags)
+            tagged = FlowRunFilter(tags={"all_": [f"run:{self.folder.name}"]})
+            return client.read_flow_runs(flow_run_filter=tagged)[0]
 
 
 @pytest.fixture
@@ -121,11 +123,8 @@ def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) ->
     assert flow_run.state.is_completed()
     assert runs["count seed 0"].data.tags["prefect.flow_run_id"] == str(flow_run.id)
     with get_client(sync_client=True) as client:
-        shown = {
-            artifact.key: artifact
-            for artifact in client.read_artifacts(limit=100)
-            if artifact.flow_run_id == flow_run.id
-        }
+        of_the_run = ArtifactFilter(flow_run_id={"any_": [flow_run.id]})
+        shown = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=of_the_run)}
     assert set(shown) == {"count-seed-0-progress", "count-seed-0-scores", "count-seed-0-mlflow"}
     assert float(shown["count-seed-0-progress"].data) == 100.0
     assert json.loads(shown["count-seed-0-scores"].data) == [{"problem": "p-1", "reward": 1.0}]
