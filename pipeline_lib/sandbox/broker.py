@@ -344,7 +344,12 @@ def main(descriptor: int) -> None:
     frame = wire.Link(connection).receive()
     if frame is not None:
         sys.path.extend(frame[0]["path"])
-        config = frame[0] | {"run_folder": str(make_run_folder())}
+        try:
+            config = frame[0] | {"run_folder": str(make_run_folder())}
+        except OSError as error:
+            reason = f"it can make no temporary folder ({error}); let TMPDIR name a folder with space"
+            connection.sendall(wire.pack({"broken": reason}))
+            return
         huge_pages.move_interpreter()  # for the judges and the processes of tests, which are forks of this one
         docker = "docker" in config["jails"]
         if docker:

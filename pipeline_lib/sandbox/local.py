@@ -47,7 +47,7 @@ class LocalBackend:
     def __init__(self, name: str, config: dict[str, Any], limits: Limits) -> None:
         self.name = name
         self.jail = self.level = ""
-        self._config = config | {"limits": asdict(limits), "path": [str(Path(p).absolute()) for p in sys.path if p]}
+        self._config = config | {"limits": asdict(limits), "path": _search_path()}
         self._limits = limits
         self._slots: int = config["slots"]
         self._closed = False
@@ -260,6 +260,15 @@ def resent(numbers: list[int], slots: int) -> list[int]:
     If they were first, slow jobs could hold every slot until the next broker dies, and no other would be judged.
     """
     return numbers[slots:] + numbers[:slots]
+
+
+def _search_path() -> list[str]:
+    """Return this process's `sys.path`, absolute; without a working folder its relative entries name nothing."""
+    places = []
+    for place in filter(None, sys.path):
+        with suppress(FileNotFoundError):
+            places.append(str(Path(place).absolute()))
+    return places
 
 
 def _environment() -> dict[str, str]:

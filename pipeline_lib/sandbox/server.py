@@ -3,9 +3,8 @@
 Promises: every request needs the token; requests are limited in size, number and rate, and slow senders are
 disconnected; no program gets more than the server's own limits.
 
-Does not promise: protection against clients with the token.  Tests are trusted code and run outside of the jails, so
-anyone with the token can run code as the server's user.  There is no TLS: over a network, put the server behind a
-proxy with TLS.
+Does not promise: protection against clients with the token.  Tests are trusted code, which only namespaces or Landlock
+confine.  There is no TLS: over a network, put the server behind a proxy with TLS.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.inside import confine, folders
-from tests.needs import needs
+from tests.needs import JAILS, needs
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
 GOOD = "def f(x):\n    return x + 1\n"
@@ -27,9 +27,10 @@ except SandboxUnavailable as error:
 """
 
 
-def started(before: str) -> str:
+def started(before: str, run: str = _RUN) -> str:
     """Return what a process prints that does ``before`` and then judges a good program."""
-    done = subprocess.run([sys.executable, "-c", before + _RUN], cwd=_ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", before + run], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -82,6 +83,24 @@ def test_tests_of_all_jobs_together_may_take_more_time_than_a_hard_limit_allows(
     )
     done = subprocess.run([sys.executable, "-c", burn], cwd=_ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["passed"] * 8
+
+
+_GONE = "import os, tempfile; gone = tempfile.mkdtemp(); os.chdir(gone); os.rmdir(gone)\n"
+
+
+@pytest.mark.parametrize("jail", JAILS)
+def test_an_executor_needs_no_working_folder(jail: str) -> None:
+    run = _RUN.replace("slots=1", f"slots=1, jail={jail!r}")
+    relative = f"import sys; sys.path[:0] = [{str(_ROOT)!r}, 'relative', '.']\n"
+    assert started(relative + _GONE, run) == "passed \n"
+    new_broker = "os.kill(executor.health()['broker'], 9)\n        (verdict,)"
+    assert started("", run.replace("(verdict,)", _GONE + " " * 8 + new_broker)) == "passed \n"
+
+
+def test_a_temporary_folder_that_cannot_be_used_is_told() -> None:
+    told = started(_GONE + "os.environ['TMPDIR'] = 'relative'\n")
+    assert told.startswith("unavailable the sandbox backend 'process' cannot start: it can make no temporary folder")
+    assert "TMPDIR" in told
 
 
 @needs("root")
