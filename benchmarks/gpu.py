@@ -1,6 +1,6 @@
 """Rollouts and updates of real architectures on one GPU, with random weights; nothing is downloaded.
 
-    PYTHONPATH=. python benchmarks/gpu.py                  # Qwen2.5-Coder-3B and Qwen3-1.7B, about ten minutes
+    PYTHONPATH=. python benchmarks/gpu.py                  # all models below, some minutes each
     PYTHONPATH=. python benchmarks/gpu.py --model qwen3-1.7b --adapter none
     PYTHONPATH=. python benchmarks/gpu.py --tiny           # small shapes on the CPU: does the script run?
 
@@ -40,6 +40,10 @@ from pipeline_lib.training.update import update_policy
 
 COMMON = {"vocab_size": 151936, "hidden_size": 2048, "num_attention_heads": 16, "tie_word_embeddings": True}
 MODELS: dict[str, dict[str, Any]] = {
+    "qwen2.5-coder-0.5b": COMMON
+    | {"model_type": "qwen2", "num_hidden_layers": 24, "num_key_value_heads": 2, "intermediate_size": 4864}
+    | {"hidden_size": 896, "num_attention_heads": 14, "max_position_embeddings": 32768}
+    | {"rope_theta": 1e6, "rms_norm_eps": 1e-6},
     "qwen2.5-coder-3b": COMMON
     | {"model_type": "qwen2", "num_hidden_layers": 36, "num_key_value_heads": 2, "intermediate_size": 11008}
     | {"max_position_embeddings": 32768, "rope_theta": 1e6, "rms_norm_eps": 1e-6},

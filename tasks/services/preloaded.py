@@ -5,7 +5,8 @@ program once, ``python -m tasks.services.preloaded <socket>``, and every ``pytho
 that does its work (`tasks.services.stage_proxy`).  It imports only libraries, never code of this project, because that
 may change while a chain runs.  The socket is in the project's ``.symposium`` folder; only its owner can use it.
 
-It ends at once if torch can use a GPU, because a GPU cannot be used in a fork of a process that has initialised it.
+A GPU cannot be used in a fork of a process that has initialised it.  So it initialises none, and ends at once if a
+library has done so.
 """
 
 import atexit
@@ -114,12 +115,12 @@ def serve(path: Path) -> ForkRequest | None:
     prepare()
     _remove_abandoned(path.parent)
     before = dict(os.environ)
+    # Libraries ask whether there is a GPU.  Asked in this way, the answer comes from the driver's library alone.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     for library in LIBRARIES:
         importlib.import_module(library)
-        if library == "torch" and _accelerated():
-            return None
     theirs = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    if sys.platform != "linux" or threading.active_count() > 1:
+    if sys.platform != "linux" or threading.active_count() > 1 or _holds_gpu():
         return None
     gc.collect()
     gc.freeze()  # the collector would otherwise touch, and so copy, every page of every fork
@@ -237,11 +238,11 @@ def _end_with(client: socket.socket) -> None:
     end_within(STOP_S)
 
 
-def _accelerated() -> bool:
+def _holds_gpu() -> bool:
     # Only the process with the libraries loads it, not the programs that ask for a fork.
     import torch
 
-    return bool(torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))
+    return torch.cuda.is_initialized() or torch.xpu.is_initialized()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 
 from tasks.services.process_environment import HOME
 from tasks.services.stage_proxy import ADDRESS, differing
+from tests.needs import needs
 from tests.tasks.waiting import gone, wait
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,17 @@ def test_a_fork_works_in_the_folder_of_the_program_that_asked_and_with_its_code(
     own.write_text("import os; print(os.getcwd(), __file__)")
     asked = preloaded.ask(folder=tmp_path)
     assert asked.communicate(timeout=60)[0].split() == [str(tmp_path), str(own)]
+
+
+@needs("GPU")
+def test_forks_use_the_gpu(preloaded: Preloaded, tmp_path: Path) -> None:
+    own = tmp_path / "tests/tasks/forked.py"
+    own.parent.mkdir(parents=True)
+    for package in (own.parent, own.parent.parent):
+        (package / "__init__.py").touch()
+    own.write_text("import torch; print((torch.ones(3, device='cuda') * 2).sum().item())")
+    for _ in range(2):
+        assert preloaded.ask(folder=tmp_path).communicate(timeout=60)[0] == "6.0\n"
 
 
 def test_a_program_of_the_project_never_loads_the_libraries_itself(preloaded: Preloaded) -> None:
