@@ -10,11 +10,15 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.comparison import Basis
+from pipeline_lib.evaluation.sentences import rare_families
 from symposium.cli import PROGRAMS
 from tasks.chain.form import OFTEN_CHANGED
 from tasks.use.exporting import _ADAPTER, _FULL, _LOCAL
 
 ROOT = Path(__file__).parents[1]
+INFO = Metric("hidden tests passed", share=True)
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 
@@ -137,3 +141,29 @@ def test_verdicts_of_real_models_are_those_of_their_kept_runs() -> None:
     assert coding["verdict"][0] in README.replace(" > ", " ") and coding["command"] in README
     minutes = coding["cost"]["wall clock of the command"].partition(" min")[0]
     assert f"in {minutes} minutes" in README and f"took {minutes} minutes" in page
+
+
+def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_missing() -> None:
+    page = (ROOT / "docs/studies.md").read_text()
+    checked = 0
+    for path in sorted((ROOT / "docs/studies").glob("*.json")):
+        for c in json.loads(path.read_text())["contrasts"]:
+            test, corrected = c["test"], (c["p_adjusted"], c["equivalence_p_adjusted"])
+            found = Basis((test["estimate"],), *corrected, test["n"][-1], 1.0, INFO, 0.05, 0.05, len(c["cells"][0]))
+            assert c["verdict"] == found.verdict() and c["sentence"].startswith(f"{c['verdict']}: "), c["name"]
+            assert c["sentence"].endswith(rare_families(found, c["verdict"])), c["name"]
+            if c["verdict"] in ("EQUIVALENT", "WORSE"):
+                numbers = (INFO.difference(test[key]).removesuffix(" points") for key in ("estimate", "low"))
+                shown = r"(?: points)? \(".join(map(re.escape, numbers))
+                assert re.search(f"{c['verdict']}: {shown} to ", page), c["sentence"]
+            checked += 1
+    for path in (ROOT / "docs/runs").glob("*.json"):
+        kept = json.loads(path.read_text())
+        families = re.search(r"problems in (\d+) families", " ".join(kept["caveats"]))
+        for c in kept["comparisons"] if families else ():
+            if isinstance(c["p (Holm)"], float) and c["verdict"] != "INCONCLUSIVE":
+                same = 0.0 if c["verdict"] == "EQUIVALENT" else None
+                found = Basis((c["difference"],), c["p (Holm)"], same, int(families[1]), 1.0, INFO, 0.05, 0.05)
+                assert found.verdict() == c["verdict"], (path.name, c["against"])
+                checked += 1
+    assert checked > 30

@@ -100,11 +100,6 @@ class Comparison(Result):
     where: str = "held-out"  #: description of the problems, for example ``held-out``; not part of the JSON
 
     @property
-    def assumed(self) -> bool:
-        """Whether ``reach`` is that of the values that were seen."""
-        return self.info.low is None or self.info.high is None
-
-    @property
     def constant(self) -> bool:
         """Whether every family shows the same difference."""
         return self.difference.degenerate == NO_VARIATION
@@ -279,15 +274,50 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
     return low + min(0.0, comparison.losses.low - estimate), high + max(0.0, comparison.losses.high - estimate)
 
 
-def unseen(c: Comparison) -> tuple[float, float]:
-    """Return limits of a difference that has an estimate, if the families that may be missing differ most.
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """A difference with a p value, of an experiment or of a study: what its verdict rests on."""
 
-    One kind of family is missing from all comparisons of a test or from none, so alpha is not corrected for the family.
-    """
-    low = high = c.difference.estimate or 0.0
-    if c.losses is not None:
-        low, high = min(low, c.losses.low), max(high, c.losses.high)
-    return with_missing(low, high, c.families, c.alpha, c.reach)
+    estimates: tuple[float, ...]  #: of the difference; if episodes were lost, with what they may have shown
+    p: float | None  #: of no difference, corrected for the family
+    same: float | None  #: of a difference of the margin or more, corrected
+    families: int  #: families in the sample
+    reach: float  #: greatest difference between two values
+    info: Metric  #: the metric
+    alpha: float  #: error rate
+    margin: float  #: smallest difference that would matter
+    terms: int = 1  #: number of differences between two teams that are added: 2 in an interaction
+
+    @property
+    def most(self) -> float:
+        """The greatest difference that a family can show."""
+        return self.terms * self.reach
+
+    def unseen(self) -> tuple[float, float]:
+        """Return limits of the difference if the families that may be missing from the sample differ most.
+
+        One kind of family is missing from all comparisons or from none, so alpha is not corrected for their number.
+        """
+        return with_missing(min(self.estimates), max(self.estimates), self.families, self.alpha, self.most)
+
+    def verdict(self) -> str:
+        """Return the verdict: what is significant, and holds whatever families that are not in the sample show."""
+        low, high = self.unseen()
+        significant, equal = (p is not None and p <= self.alpha for p in (self.p, self.same))
+        if equal and -self.margin < low and high < self.margin:
+            return EQUIVALENT
+        if significant and (low > 0 or high < 0):
+            return IMPROVED if low > 0 else WORSE
+        return INCONCLUSIVE
+
+
+def basis(c: Comparison) -> Basis | None:
+    """Return what the verdict of a comparison rests on, None if it has no p value."""
+    if c.difference.p is None or c.difference.estimate is None:
+        return None
+    lost = () if c.losses is None else (c.losses.low, c.losses.high)
+    p, same = c.p_adjusted, c.equivalence_p_adjusted
+    return Basis((c.difference.estimate, *lost), p, same, c.families, c.reach, c.info, c.alpha, c.margin)
 
 
 def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, level: float) -> Effect:

@@ -25,8 +25,8 @@ from pipeline_lib.evaluation.comparison import (
     WORSE,
     Comparison,
     SeedResult,
+    basis,
     bounds,
-    unseen,
 )
 from pipeline_lib.evaluation.evidence import critical
 from pipeline_lib.evaluation.planning import beyond_missing, detectable, problems_needed, unbiased
@@ -105,23 +105,14 @@ def _adjusted_seeds(runs: tuple[SeedResult, ...], family_size: int) -> tuple[See
 
 def verdict_of(c: Comparison) -> str:
     """Return the verdict on a comparison whose p values are corrected."""
-    estimate = c.difference.estimate
-    if estimate is None or c.one_observation:
+    if c.difference.estimate is None or c.one_observation:
         return INCONCLUSIVE
-    if c.difference.p is None:
-        limits = bounds(c)
-        if limits is None:
-            return INCONCLUSIVE
+    if (found := basis(c)) is not None:
+        verdict = found.verdict()
+    elif (limits := bounds(c)) is not None:
         low, high = limits
-        better, worse, same = low > 0, high < 0, -c.margin < low and high < c.margin
+        same = -c.margin < low and high < c.margin
+        verdict = EQUIVALENT if same else WORSE if high < 0 else IMPROVED if low > 0 else INCONCLUSIVE
     else:
-        low, high = unseen(c)
-        significant = c.p_adjusted is not None and c.p_adjusted <= c.alpha
-        better, worse = significant and low > 0, significant and high < 0
-        equal = c.equivalence_p_adjusted is not None and c.equivalence_p_adjusted <= c.alpha
-        same = equal and -c.margin < low and high < c.margin
-    if same:
-        return EQUIVALENT
-    if worse:
-        return WORSE
-    return IMPROVED if better and not c.faults else INCONCLUSIVE
+        verdict = INCONCLUSIVE
+    return INCONCLUSIVE if verdict == IMPROVED and c.faults else verdict

@@ -19,9 +19,10 @@ from pipeline_lib.evaluation.comparison import (
     INCONCLUSIVE,
     UNTESTED,
     WORSE,
+    Basis,
     Comparison,
+    basis,
     bounds,
-    unseen,
 )
 from pipeline_lib.evaluation.evidence import families_against, missing, note
 from pipeline_lib.evaluation.results import Result, TestResult
@@ -47,7 +48,9 @@ def sentence(c: Comparison) -> str:
 
 def caution(c: Comparison) -> str:
     """Return a caution if few families, or families that are not in this sample, decide the verdict; or empty."""
-    return " ".join(filter(None, (note(c.difference, c.evidence), _rare_families(c))))
+    found = None if c.faults else basis(c)
+    rare = "" if found is None else rare_families(found, c.verdict)
+    return " ".join(filter(None, (note(c.difference, c.evidence), rare)))
 
 
 def lost(c: Comparison) -> str:
@@ -147,26 +150,43 @@ def _bounded(c: Comparison, info: Metric) -> str:
     )
 
 
-def _rare_families(c: Comparison) -> str:
+def rare_families(found: Basis, verdict: str) -> str:
     """Return what families too rare to be in this sample would do to a significant result; else an empty text.
 
     Where the metric has a range, the verdict allows for them; where it has none, only for the values that were seen.
     """
-    significant, equal = (p is not None and p <= c.alpha for p in (c.p_adjusted, c.equivalence_p_adjusted))
-    if c.difference.p is None or c.faults or not (significant or equal):
+    significant, equal = (p is not None and p <= found.alpha for p in (found.p, found.same))
+    if not (significant or equal):
         return ""
-    found, rare = abs(c.difference.estimate or 0.0), missing(c.families, c.alpha)
-    kind = f"a kind of family that is one in {1 / rare:.0f}, or rarer, may be missing from these {c.families}"
-    if c.verdict == INCONCLUSIVE:
-        share = found / (c.reach + found) if significant else (c.margin - found) / (c.reach - found)
-        limits = interval(*unseen(c), c.info.difference)
-        enough = "" if c.losses else f" {families_against(share, c.alpha)} families would exclude that."
-        whole = "as much as any two values that were seen" if c.assumed else "by the whole range"
-        return f"{capital(kind)}; if it differs {whole}, the difference lies between {limits}.{enough}"
-    if not c.assumed:
+    rare, size = missing(found.families, found.alpha), abs(found.estimates[0])
+    assumed = found.info.low is None or found.info.high is None
+    kind = f"a kind of family that is one in {1 / rare:.0f}, or rarer, may be missing from these {found.families}"
+    if verdict == INCONCLUSIVE:
+        whole = "as much as any two values that were seen" if assumed else "by the whole range"
+        whole += f" in each of {found.terms} differences" if found.terms > 1 else ""
+        limits = interval(*found.unseen(), found.info.difference)
+        enough = _enough(found, significant, equal)
+        return f"{capital(kind)}; if it differs {whole}, the difference may be {limits}.{enough}"
+    if not assumed:
         return ""
-    most = ((1 - rare) * found if c.verdict != EQUIVALENT else c.margin - (1 - rare) * found) / rare
-    return f"No range of {c.info.label} is declared: {kind}, and one that differs by {c.info.text(most)} undoes this."
+    most = ((1 - rare) * size if verdict != EQUIVALENT else found.margin - (1 - rare) * size) / rare
+    name = found.info.label
+    return f"No range of {name} is declared: {kind}, and one that differs by {found.info.text(most)} undoes this."
+
+
+def _enough(found: Basis, significant: bool, equal: bool) -> str:
+    """Return how many families would let a result stand that is ``significant``, or ``equal`` within the margin.
+
+    Whichever of the two needs fewer; with lost episodes it is unknown.
+    """
+    if len(found.estimates) > 1:
+        return ""
+    size, shares = abs(found.estimates[0]), []
+    if significant:
+        shares.append(size / (found.most + size))
+    if equal:
+        shares.append((found.margin - size) / (found.most - size))
+    return f" {families_against(max(shares), found.alpha)} families would exclude that."
 
 
 def interval(low: float | None, high: float | None, show: Callable[[float], str], none: str = "unknown") -> str:

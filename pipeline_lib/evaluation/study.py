@@ -3,13 +3,13 @@
 A verdict on one experiment is about its own teams.  A study is about ways of training, so it uses the wider test, over
 training runs and problems together (`training_runs.new_runs`).  Each cell against the reference, and each interaction
 of two factors, is one comparison of the family; Holm corrects the p values of the differences, and those of
-equivalence.
+equivalence.  Kinds of problem families that may be missing from the sample are allowed for as in any verdict.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import Codes, encode
-from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, WORSE
+from pipeline_lib.evaluation.comparison import INCONCLUSIVE, Basis
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import equivalence, mean_interval
 from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
-from pipeline_lib.evaluation.sentences import interval, p_text
+from pipeline_lib.evaluation.sentences import interval, p_text, rare_families
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.training_runs import new_runs
 
@@ -56,6 +56,8 @@ class CellMeans:
     seeds: tuple[int, ...]  #: training seeds, the same in every cell
     clusters: Codes  #: (problems,) family code of each
     values: Mapping[str, Array]  #: by cell, (seeds, problems) means over samples
+    #: Greatest difference between two values: the width of the metric's range, else of the values that were seen.
+    reach: float
     #: By cell with losses, how many of its episodes the infrastructure lost, and how many were played.
     lost: Mapping[str, tuple[int, int]]
     #: With losses, the same means of all problems with every lost episode at the least, and at the greatest value that
@@ -82,12 +84,16 @@ def cell_means(cells: Mapping[str, Runs], metric: str, info: Metric) -> CellMean
     """
     found = [tabulate(runs, metric, name) for name, runs in cells.items()]
     lost = {name: (table.lost, table.played) for name, table in zip(cells, found, strict=True) if table.lost}
-    ends_of = ends(found, info) if lost else ()
-    full = tuple(_means(dict(zip(cells, (filled(table, end) for table in found), strict=True))) for end in ends_of)
-    return replace(_means(dict(zip(cells, on_common_episodes(found), strict=True))), lost=lost, ends=full)
+    low, high = ends(found, info)
+
+    def means(tables: Iterable[Table]) -> CellMeans:
+        return _means(dict(zip(cells, tables, strict=True)), high - low)
+
+    full = tuple(means(filled(table, end) for table in found) for end in (low, high)) if lost else ()
+    return replace(means(on_common_episodes(found)), lost=lost, ends=full)
 
 
-def _means(tables: Mapping[str, Table]) -> CellMeans:
+def _means(tables: Mapping[str, Table], reach: float) -> CellMeans:
     first_name, first = next(iter(tables.items()))
     for name, table in tables.items():
         for what in ("seeds", "problems", "families"):
@@ -101,7 +107,7 @@ def _means(tables: Mapping[str, Table]) -> CellMeans:
         )
     seeds = tuple(seed for seed in first.seeds if seed is not None)
     families = [family for family, kept in zip(first.families, there, strict=True) if kept]
-    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()}, {})
+    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()}, reach, {})
 
 
 def contrasts(
@@ -116,20 +122,21 @@ def contrasts(
         (f"{cell} against {reference}", (cell,), (reference,)) for cell in means.values if cell != reference
     ]
     differences += _interactions(list(means.values), levels, reference)
-    found = [Contrast(name, (added, taken), _test(means, added, taken, settings)) for name, added, taken in differences]
-    p_values = holm([contrast.test.p for contrast in found])
+    tests = [_tests(means, added, taken, settings) for _, added, taken in differences]
+    found = [whatever_was_lost(test, worst) for test, *worst in tests]
+    p_values = holm([test.p for test in found])
     # p of equivalence: at most alpha exactly if the whole interval lies within the margin.
-    single = [equivalence(contrast.test, settings.margin, settings.alpha).p for contrast in found]
+    single = [equivalence(test, settings.margin, settings.alpha).p for test in found]
     same = holm([None if p is None else min(1.0, 2 * p) for p in single])
     decided = []
-    for contrast, p, q in zip(found, p_values, same, strict=True):
-        estimate, verdict = contrast.test.estimate or 0.0, INCONCLUSIVE
-        if q is not None and q <= settings.alpha:
-            verdict = EQUIVALENT
-        elif p is not None and p <= settings.alpha:
-            verdict = IMPROVED if estimate > 0 else WORSE
-        text = f"{verdict}: {_sentence(contrast, p, len(found), info, means.lost)}"
-        decided.append(replace(contrast, p_adjusted=p, equivalence_p_adjusted=q, verdict=verdict, sentence=text))
+    for (name, added, taken), every, test, p, q in zip(differences, tests, found, p_values, same, strict=True):
+        seen, size = tuple(one.estimate or 0.0 for one in every), int(means.clusters.max()) + 1
+        rests_on = Basis(seen, p, q, size, means.reach, info, settings.alpha, settings.margin, len(added))
+        verdict = rests_on.verdict()
+        contrast = Contrast(name, (added, taken), test, p, q, verdict)
+        rare = rare_families(rests_on, verdict)
+        text = " ".join(filter(None, (f"{verdict}: {_sentence(contrast, len(found), info, means.lost)}", rare)))
+        decided.append(replace(contrast, sentence=text))
     return decided
 
 
@@ -153,8 +160,8 @@ def _interactions(
     ]
 
 
-def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> TestResult:
-    """Return the test of the sum of some cells less that of others, whatever the lost episodes would have shown."""
+def _tests(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> list[TestResult]:
+    """Return the test of the sum of some cells less that of others, then those of what lost episodes may have shown."""
 
     def difference(left: CellMeans, right: CellMeans) -> TestResult:
         a, b = (
@@ -162,12 +169,11 @@ def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings
         )
         return new_runs(a, b, left.clusters, 1 - settings.alpha)
 
-    worst = [difference(left, right) for left, right in itertools.permutations(means.ends, 2)]
-    return whatever_was_lost(difference(means, means), worst)
+    return [difference(left, right) for left, right in ((means, means), *itertools.permutations(means.ends, 2))]
 
 
-def _sentence(contrast: Contrast, p: float | None, size: int, info: Metric, lost: Mapping[str, tuple[int, int]]) -> str:
-    test = contrast.test
+def _sentence(contrast: Contrast, size: int, info: Metric, lost: Mapping[str, tuple[int, int]]) -> str:
+    test, p = contrast.test, contrast.p_adjusted
     text = f"{contrast.name}: {info.difference(test.estimate or 0.0)} in {info.label}"
     if test.p is None:
         text += f"; nothing can be said about other training runs: {test.degenerate}."

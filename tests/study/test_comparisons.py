@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -46,10 +47,10 @@ def decided(cells: Mapping[str, np.ndarray], levels=ONE, reference: str = "a", f
     return contrasts(means, levels, reference, INFO, SETTINGS)
 
 
-def drawn(rng: np.random.Generator, runs: float, cells: int = 3) -> list[np.ndarray]:
-    """Return cells of 5 runs on 40 problems that differ by chance alone: runs by ``runs``, problems, and the rest."""
-    problem = rng.normal(0.5, 0.2, 40)
-    return [problem + rng.normal(0, runs, (5, 1)) + rng.normal(0, 0.1, (5, 40)) for _ in range(cells)]
+def drawn(rng: np.random.Generator, runs: float, cells: int = 3, problems: int = 40) -> list[np.ndarray]:
+    """Return cells of 5 runs that differ by chance alone: runs by ``runs``, problems, and the rest."""
+    problem = rng.normal(0.5, 0.2, problems)
+    return [problem + rng.normal(0, runs, (5, 1)) + rng.normal(0, 0.1, (5, problems)) for _ in range(cells)]
 
 
 @pytest.mark.parametrize("runs", [0.0, 0.03, 0.1])
@@ -103,18 +104,65 @@ def test_the_test_is_that_of_the_balanced_analysis_of_variance() -> None:
 def test_an_interaction_is_what_two_factors_do_beyond_each_alone() -> None:
     rng = np.random.default_rng(5)
     base, both, one, two = drawn(rng, 0.01, 4)
-    cells = {"slow, small": base, "fast, large": both + 0.3, "fast, small": one + 0.1, "slow, large": two + 0.1}
+    cells = {"slow, small": base, "fast, large": both + 0.4, "fast, small": one + 0.1, "slow, large": two + 0.1}
     found = decided(cells, TWO, "slow, small")
     assert [contrast.cells for contrast in found[:3]] == [((name,), ("slow, small",)) for name in list(cells)[1:]]
     (together,) = found[3:]
     assert together.cells == (("fast, large", "slow, small"), ("fast, small", "slow, large"))
-    assert together.test.estimate == pytest.approx(0.1, abs=0.03) and together.verdict == "IMPROVED"
+    assert together.test.estimate == pytest.approx(0.2, abs=0.03) and together.verdict == "IMPROVED"
     assert {round(contrast.p_adjusted / contrast.test.p, 3) <= 4 for contrast in found} == {True}
 
 
 def test_cells_that_are_alike_within_the_margin_are_equivalent() -> None:
-    a, b, c = drawn(np.random.default_rng(2), 0.005)
+    a, b, c = drawn(np.random.default_rng(2), 0.005, problems=100)
     assert [contrast.verdict for contrast in decided({"a": a, "b": b, "c": c})] == ["EQUIVALENT", "EQUIVALENT"]
+
+
+def test_kinds_of_family_that_no_cell_met_do_not_make_a_verdict() -> None:
+    """One family in twenty gains 90 points and all others lose as much together, so cells do not differ on average.
+
+    A third of all samples of twenty miss it: taking missing families to be like the others calls the cell WORSE there.
+    """
+    rng, wrong, naive = np.random.default_rng(12), 0, 0
+    for _ in range(100):
+        a, b = (rng.normal(0.5, 0.05, (5, 20)) for _ in range(2))
+        b += np.where(rng.random(20) < 0.05, 0.9, -0.9 / 19)
+        (found,) = decided({"a": a, "b": b}, {"a": ("a",), "b": ("b",)})
+        wrong += found.verdict != "INCONCLUSIVE"
+        naive += found.p_adjusted is not None and found.p_adjusted <= 0.05
+    assert naive > 25, "the test is too easy"
+    assert stats.binomtest(wrong, 100).proportion_ci().low <= 0.05, wrong
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.0, "EQUIVALENT"), (0.04, "IMPROVED")])
+def test_the_sentence_says_how_many_families_would_do(gain: float, verdict: str) -> None:
+    """Cells that differ by exactly ``gain``: too few families for a verdict, and as many as the sentence asks for."""
+
+    def cells(problems: int) -> dict[str, np.ndarray]:
+        a, b = drawn(np.random.default_rng(2), 0.0, 2, problems)
+        b += a.mean(axis=0) - b.mean(axis=0) + gain
+        runs = 0.004 * np.linspace(-1, 1, 5)[:, None]  # without any spread nothing could be said
+        return {"a": a, "b": b + runs}
+
+    (few,) = decided(cells(20), {"a": ("a",), "b": ("b",)})
+    said = "A kind of family that is one in 7, or rarer, may be missing from these 20; if it differs by the whole range"
+    assert few.verdict == "INCONCLUSIVE" and said in few.sentence
+    needed = int(re.search(r"(\d+) families would exclude that", few.sentence)[1])
+    for problems, expected in ((needed - 1, "INCONCLUSIVE"), (needed, verdict)):
+        (found,) = decided(cells(problems), {"a": ("a",), "b": ("b",)})
+        assert found.verdict == expected, (problems, found.sentence)
+        assert ("may be missing" in found.sentence) == (expected == "INCONCLUSIVE")
+
+
+def test_a_family_that_is_missing_may_show_twice_the_range_in_an_interaction() -> None:
+    """Both together gain 9 points beyond the effect of each alone: beyond one range of 40 families, not beyond two."""
+    cells = [
+        values + gain for values, gain in zip(drawn(np.random.default_rng(5), 0.001, 4), (0, 0.09, 0, 0), strict=True)
+    ]
+    names = ("slow, small", "fast, large", "fast, small", "slow, large")
+    *alone, together = decided(dict(zip(names, cells, strict=True)), TWO, "slow, small")
+    assert alone[0].verdict == "IMPROVED" and together.p_adjusted < 1e-3
+    assert together.verdict == "INCONCLUSIVE" and "by the whole range in each of 2 differences" in together.sentence
 
 
 def test_a_problem_that_was_lost_in_one_run_is_left_out_of_all() -> None:
