@@ -37,11 +37,14 @@ class StepGraphs:
     def __init__(self, step: Step) -> None:
         """Store the step; graphs are captured on first use."""
         self._step = step
-        self._captured: dict[tuple[int, int, int, int], _Captured] = {}
+        self._captured: dict[tuple[int, int], _Captured] = {}
+        self._layout = 0
         self._pool: Any = None  # memory that all graphs share
         self._works = True
 
-    def __call__(self, tokens: Tensor, positions: Tensor, columns: int, slots: int, longest: int, place: int) -> Tensor:
+    def __call__(
+        self, tokens: Tensor, positions: Tensor, columns: int, slots: int, longest: int, layout: int
+    ) -> Tensor:
         """Return the logits of a step.
 
         Args:
@@ -50,14 +53,17 @@ class StepGraphs:
             columns: number of cache positions that are needed.
             slots: number of slots in the cache.
             longest: number of positions per slot.
-            place: address of the cache; graphs for another address are dropped.
+            layout: number of the cache's layout; graphs for another one are dropped, because they read and write where
+                it was.
         """
         if not self._works:
             return self._step(tokens, positions, columns)
         active, rows, columns = len(tokens), round_up(len(tokens), slots), round_up(columns, longest, least=64)
-        key = (place, longest, rows, columns)
+        if layout != self._layout:
+            self._captured.clear()
+            self._layout = layout
+        key = (rows, columns)
         if key not in self._captured:
-            self._captured = {k: v for k, v in self._captured.items() if k[:2] == key[:2]}
             found = self._capture(tokens, positions, rows, columns)
             if found is None:
                 return self._step(tokens, positions, columns)

@@ -142,7 +142,7 @@ class FusedDecoder(RolloutModel):
             tokens, positions = np.pad(tokens, (0, spare)), np.pad(positions, (0, spare))
         ids, where = torch.from_numpy(tokens).to(self.device), torch.from_numpy(positions).to(self.device)
         if self._graphs is not None:
-            return self._graphs(ids, where, needed, cache.slots, cache.longest, cache.address)
+            return self._graphs(ids, where, needed, cache.slots, cache.longest, cache.layout)
         return self._step(ids, where, cache.length(needed))[:active]
 
     def _rows(self, needed: int, most: int = sys.maxsize) -> int:

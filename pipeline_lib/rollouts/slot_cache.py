@@ -37,6 +37,7 @@ class SlotCache:
         longest: maximum number of tokens in a slot.
         capacity: number of tokens for which slots have memory now.
         turned: keys are stored transposed.
+        layout: changes with the places in memory of everything that a step reads and writes here.
     """
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
@@ -45,7 +46,7 @@ class SlotCache:
         self._on_cpu = device.type == "cpu"
         self.turned = self._on_cpu and dtype == torch.float32
         self._whole = not self._on_cpu
-        self.slots = self.longest = 0
+        self.slots = self.longest = self.layout = 0
         self.free()
 
     def free(self) -> None:
@@ -72,15 +73,21 @@ class SlotCache:
         return self._on_cpu and self._whole
 
     def reserve(self, slots: int, length: int) -> None:
-        """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots."""
-        self.slots, self.longest = slots, length
+        """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots.
+
+        On a GPU a layout with room enough stays, because captured steps (`cuda_graphs`) hold for one layout only.
+        """
         if not self._on_cpu:
-            self.longest = -(-length // DEVICE_GRAIN) * DEVICE_GRAIN
+            if slots <= self.slots and length <= self.longest:
+                return
+            length = -(-length // DEVICE_GRAIN) * DEVICE_GRAIN
+        self.slots, self.longest = slots, length
+        self.layout += 1
         # The mask of a slot is a slice of this: as many zeros as it has tokens, then -inf.
         self._ramp = torch.zeros(2 * self.longest, dtype=self._dtype, device=self._device)
         self._ramp[self.longest :] = float("-inf")
         self._whole = not self._on_cpu or slots * self.longest * self.bytes_per_token > LARGE_BYTES
-        if self.is_large:
+        if self._whole:
             self.free()  # before the new one is made
         self._allocate(self.longest if self._whole else 1)
 
@@ -138,11 +145,6 @@ class SlotCache:
         elif len(sources):
             source, target = (torch.from_numpy(x).to(self._device) for x in (sources, targets))
             self._all.index_copy_(2, target, self._all.index_select(2, source))
-
-    @property
-    def address(self) -> int:
-        """Return the memory address of the cache."""
-        return self._blocks[0].data_ptr()
 
     def length(self, needed: int) -> int:
         """Return how many positions to attend over when the longest sequence has ``needed``."""

@@ -3,6 +3,8 @@ import torch
 
 from pipeline_lib.rollouts import Request, Sampling
 from pipeline_lib.rollouts.cuda_graphs import round_up
+from pipeline_lib.rollouts.decoder_weights import Shape
+from pipeline_lib.rollouts.slot_cache import SlotCache
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from tests.needs import needs
 from tests.rollouts.tiny import policy, reference_logprobs
@@ -15,6 +17,21 @@ def test_few_sizes_are_enough_and_never_too_small() -> None:
     assert round_up(1, 4096, least=64) == 64 and round_up(65, 4096, least=64) == 96
 
 
+def test_what_a_captured_step_reads_stays_where_it_is_until_the_layout_changes() -> None:
+    shape = Shape.of(policy("qwen3").model.config)
+    cache = SlotCache(shape, torch.device("meta"), torch.bfloat16)
+    cache.reserve(8, 100)
+    before = (cache.layout, cache._starts, cache._ramp, cache._vectors[0])
+    for slots, length in ((8, 100), (3, 128), (8, 1)):
+        cache.reserve(slots, length)
+        after = (cache.layout, cache._starts, cache._ramp, cache._vectors[0])
+        assert all(one is other for one, other in zip(before, after, strict=True)) and cache.slots == 8
+    for slots, length in ((9, 100), (9, 129)):
+        cache.reserve(slots, length)
+        assert cache.layout > before[0] and cache._starts is not before[1] and cache.slots == 9
+        before = (cache.layout, cache._starts, cache._ramp, cache._vectors[0])
+
+
 @needs("GPU")
 @pytest.mark.parametrize("graphs", [True, False])
 def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
@@ -22,8 +39,9 @@ def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
     engine = TransformersEngine(rows=32, graphs=graphs)
     team.model.to("cuda")
     engine.load({"team": team})
-    wanted = [Request("team", tuple(range(40, 40 + n)), 6, n) for n in (3, 17, 9)]
-    for _ in range(2):
+    three = [Request("team", tuple(range(40, 40 + n)), 6, n) for n in (3, 17, 9)]
+    more = [Request("team", tuple(range(40, 40 + n)), 6, n) for n in range(5, 35, 5)]
+    for wanted in (three, three[1:2], more, three):  # the cache grows, and is used in part
         found = engine.generate(wanted, Sampling(max_new_tokens=40))
         team.model.to("cpu")
         for request, actions in zip(wanted, found, strict=True):
