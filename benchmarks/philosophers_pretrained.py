@@ -70,6 +70,7 @@ def settings(model: str, mode: str) -> Params:
         "problems": {"kind": "scenarios", "published_test": [PHILOSOPHERS], "sizes": {"train": 8, "validation": 8}},
         "policy": {"kind": "pretrained", "models": [model], "dtype": "auto", "parameters": "shared"},
         "seeds": {"single_agent": []},
+        "train": {"groups": "episodes"},
         "rollouts": {"kind": "transformers", "max_new_tokens": LONGEST},
         "evaluate": {"metric": "meals_share", "baselines": []},
     }
