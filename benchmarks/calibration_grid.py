@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.grid_data import FREE, RARE, SHAPES, draw_sizes
+from benchmarks.grid_data import FREE, RARE, RARE_FREE, SHAPES, draw_sizes
 from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
@@ -49,6 +49,7 @@ OTHER_FAMILIES = {
     "lopsided": (3, 5, 8, 10, 12, 16, 24, 48, 100),
     **dict.fromkeys(FREE, (8, 12, 20, 100)),
     **dict.fromkeys(RARE, (5, 8, 10, 12, 20, 30, 60, 100)),
+    **dict.fromkeys(RARE_FREE, (8, 12, 20, 30, 60, 100)),
     "lost": (8, 24, 100),
 }
 RUNS = (1, 3, 8)

@@ -97,11 +97,27 @@ def _rare(one_in: int, sign: int) -> Callable[[Rng, np.ndarray, int], Drawn]:
     return draw
 
 
+def _rare_free(one_in: int) -> Callable[[Rng, np.ndarray, int], Drawn]:
+    """Differences in a metric without a range: one family in so many gains as much as all others, by 0.05 each, lose.
+
+    Samples without such a family show little spread, so the values that were seen say nothing of its size.
+    """
+
+    def draw(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
+        rare = (rng.random(codes.max() + 1) < 1 / one_in)[codes]
+        return np.where(rare, 0.05 * (one_in - 1), -0.05) + 0.02 * rng.standard_normal(codes.size), 0.0
+
+    return draw
+
+
 #: Shapes in which a kind of family that is hardly seen makes up for what all others show.
 RARE = ("one in ten", "one in twenty")
 
+#: The same in a metric without a declared range: nothing bounds what the kind shows, so no 5 % are promised.
+RARE_FREE = ("one in twenty, no range", "one in a hundred, no range")
+
 #: Shapes of metrics that are not shares.
-FREE = ("lognormal", "very lognormal", "Pareto", "heavy Pareto")
+FREE = ("lognormal", "very lognormal", "Pareto", "heavy Pareto", *RARE_FREE)
 
 #: Shape by name, and whether the number of training runs matters to it.
 SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float]], bool]] = {
@@ -119,4 +135,6 @@ SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float
     "lost": (lost, False),
     "one in ten": (_rare(10, 1), False),
     "one in twenty": (_rare(20, -1), False),
+    "one in twenty, no range": (_rare_free(20), False),
+    "one in a hundred, no range": (_rare_free(100), False),
 }

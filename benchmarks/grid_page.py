@@ -8,6 +8,7 @@ from typing import Any
 
 from scipy import stats
 
+from benchmarks.grid_data import RARE_FREE
 from pipeline_lib.evaluation.evidence import wilson
 
 RESULTS = Path(__file__).parent / "results" / "calibration-grid.md"
@@ -26,6 +27,8 @@ MEANINGS = {
     "heavy Pareto": "the same, Pareto (index 1.5: no variance)",
     "one in ten": "fractions of tests passed: one family in ten loses 90 points, the others gain as much together",
     "one in twenty": "the same, but one family in twenty gains 90 points and the others lose as much together",
+    "one in twenty, no range": "a metric without a declared range: one family in twenty gains what the others lose",
+    "one in a hundred, no range": "the same, but one family in a hundred",
     "lost": "fractions of tests passed by equal teams; the first lost 3 % of its episodes, its worst ones",
 }
 RATES = (("wrong", "wrong IMPROVED or WORSE"), ("equivalent", "wrong EQUIVALENT"), ("covers", "interval covers"))
@@ -35,15 +38,17 @@ def write(result: Mapping[str, Any]) -> None:
     """Write benchmarks/results/calibration-grid.md and its figure."""
     cells = result["cells"]
     figure(cells, FIGURE)
+    promised = [cell for cell in cells if cell["shape"] not in RARE_FREE]
     RESULTS.write_text(
         TEXT.format(
             seconds=result["seconds"],
             runs=result["runs"],
             shapes="\n".join(f"| {name} | {meaning} |" for name, meaning in MEANINGS.items()),
-            worst=_worst(cells),
-            student=_worst([{**cell, **cell["student"]} for cell in cells]),
+            worst=_worst(promised),
+            student=_worst([{**cell, **cell["student"]} for cell in promised]),
+            unbounded=_worst([cell for cell in cells if cell["shape"] in RARE_FREE]),
             more=100 * (_quantiles(0.025) / _quantiles(0.05) - 1),
-            outside=_outside(cells),
+            outside=_outside(promised),
             power="\n".join(_power_rows(result["power"])),
             table="\n".join(_rows(cells)),
         ),
@@ -145,7 +150,8 @@ def figure(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
             least = min(
                 (cell["covers"] or 1.0 for cell in cells if cell["shape"] == shape and cell["given"] >= 50), default=1
             )
-            axis.set_ylim(*((85 if least > 0.85 else 0, 100) if key == "covers" else (0, 12)))
+            most = max(cell[label] for cell in cells if cell["shape"] == shape for label in ("wrong", "equivalent"))
+            axis.set_ylim(*((85 if least > 0.85 else 0, 100) if key == "covers" else (0, 12 if most < 0.12 else 100)))
             axis.set_xticks(range(len(counts)), counts)
             axis.spines[["top", "right"]].set_visible(False)
             axis.set_title(f"{shape}: {label}", loc="left", fontsize=8)
@@ -191,9 +197,17 @@ else it is INCONCLUSIVE. Without this rule half of the verdicts on 10 families o
 Some designs are of metrics that are not shares. Nothing bounds how skewed such a metric is.
 With 8 families there is hardly ever a test, and with 20 in about one case in four if differences are lognormal; the
 interval of such a test covers as little as the table says. The verdict is then INCONCLUSIVE, which keeps it correct:
-with the rule for shares, 8 to 18 % of these teams without a difference would be called IMPROVED or WORSE. Where such a
-metric has no declared range, nothing bounds what a missing kind would show either: the values that were seen stand for
-it, and the sentence of the verdict says how much would undo it.
+with the rule for shares, 8 to 18 % of these teams without a difference would be called IMPROVED or WORSE.
+
+**Without a declared range there is no promise of 5 %** against kinds of family that are missing, since nothing bounds
+what they show: the values that were seen stand for it, and the sentence of each such verdict says by how much a missing
+kind would have to differ to undo it. In the designs "no range" all that is seen lies close together, and this is not
+enough:
+
+{unbounded}
+
+With a declared range such samples are INCONCLUSIVE, so declare one (`reward_bounds` of a reward, `low` and `high` of a
+metric).
 
 ## Why these rules
 

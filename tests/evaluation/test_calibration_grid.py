@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.calibration_grid import CELLS, Cell, measure, power
+from benchmarks.calibration_grid import CELLS, Cell, judged, measure, power
 from benchmarks.grid_data import SHAPES, draw_sizes
 from pipeline_lib.evaluation.evidence import wilson
 
@@ -36,6 +36,15 @@ def test_words_are_wrong_in_at_most_five_per_cent(cell: Cell) -> None:
     if cell.shape in ("normal", "skew", "gain"):
         limits = wilson(round(found["covers"] * found["given"]), found["given"])
         assert limits.high >= 0.93 and limits.low <= 0.97, found
+
+
+def test_without_a_declared_range_there_is_no_promise() -> None:
+    """As the page says: rare kinds of family make verdicts wrong there, and none is given if a range is declared."""
+    rng, draw = np.random.default_rng(3), SHAPES["one in a hundred, no range"][0]
+    codes = np.repeat(np.arange(30), 4)
+    drawn = [draw(rng, codes, 1)[0] for _ in range(100)]
+    assert sum(judged(d, codes, "one in a hundred, no range")[0] != "INCONCLUSIVE" for d in drawn) > 40
+    assert {judged(d, codes, "one in twenty")[0] for d in drawn} == {"INCONCLUSIVE"}
 
 
 def test_three_families_are_never_tested() -> None:
