@@ -17,9 +17,9 @@ from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.workspaces import git
-from tasks.experiment.arms import planned_seeds
-from tasks.identity.dvc_record import Lock, content_of, contradiction, identity_file, kind_of, read_lock, recorded
-from tasks.identity.stages import STAGES, identity_of
+from tasks.experiment.arms import IDENTITIES
+from tasks.identity.dvc_record import Lock, content_of, contradiction, identity_file, read_lock, recorded
+from tasks.identity.stages import STAGES, identity_of, planned
 from tasks.runtime.arguments import ArgumentError
 
 
@@ -39,27 +39,27 @@ def explain(stage: str | None, seed: int | None, runs: Sequence[str], as_json: b
     """
     if stage is None:
         lines = []
-        for name in [name for stage in STAGES for name in _planned(stage)]:
+        for name in [name for stage in STAGES for name in planned(stage)]:
             if reasons := _reasons(name):
                 lines += [f"{name} is stale", *(f"  {reason}" for reason in reasons)]
         return "\n".join(lines) or "no stage is stale"
+    name = f"{stage}@{seed}" if seed is not None else next(iter(planned(stage)), stage)
     if as_json:
-        return json.dumps(identity_of(stage), indent=2, ensure_ascii=False)
-    name = f"{stage}@{seed}" if seed is not None else next(iter(_planned(stage)), stage)
+        return json.dumps(identity_of(name), indent=2, ensure_ascii=False)
     if runs:
         sides = [(run, *_of_run(name, run)) for run in runs]
         if len(sides) == 1:
-            sides.append(("the working tree", identity_of(stage), _present_inputs(name)))
+            sides.append(("the working tree", identity_of(name), _present_inputs(name)))
         (first, old, old_inputs), (second, new, new_inputs) = sides
         lines = _compared(old, new, old_inputs, new_inputs) or ["no difference"]
         return "\n".join([f"{name}: {first} -> {second}", *(f"  {line}" for line in lines)])
     reasons = _reasons(name)
     said = [f"{name} is stale:", *(f"  {reason}" for reason in reasons)] if reasons else [f"{name} is up to date"]
-    return "\n".join([_shown(stage, name), *said])
+    return "\n".join([_shown(name), *said])
 
 
-def _shown(stage: str, name: str) -> str:
-    identity = identity_of(stage)
+def _shown(name: str) -> str:
+    identity = identity_of(name)
     out = io.StringIO()
     console = Console(file=out, width=120, highlight=False)
     console.print(f"[bold]{name}[/bold]  identity {digest(identity)[:16]}")
@@ -87,7 +87,7 @@ def _reasons(name: str) -> list[str]:
     if name not in lock:
         return ["it has not run yet"]
     old, old_inputs = _of_run(name)
-    lines = _compared(old, identity_of(kind_of(name)), old_inputs, _present_inputs(name))
+    lines = _compared(old, identity_of(name), old_inputs, _present_inputs(name))
     lines += [f"output {path} is missing or changed" for path in _changed(name, "outs")]
     others = contradiction(name, lock[name])
     return lines + [f"it was not made with {path}, as dvc.lock says (`dvc commit --force`?)" for path in others]
@@ -100,19 +100,14 @@ def _compared(
     return differences(old, new) + [f"input {p} differs" for p in paths if old_inputs.get(p) != new_inputs.get(p)]
 
 
-def _planned(stage: str) -> list[str]:
-    """Return DVC's names of a stage: one, or one per training seed."""
-    arm = STAGES[stage].arm
-    return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if arm else [stage]
-
-
 def _of_run(name: str, run: str = "") -> tuple[dict[str, Any], dict[str, str]]:
     """Return the identity under which a run, by default the last one here, made a stage, and its inputs' digests."""
     where, lock = run or "dvc.lock", _lock_of(run) if run else read_lock() or {}
     if name not in lock:
         raise ChainError(f"{where}: the stage {name} has not run there")
     inputs = recorded(lock[name], "deps")
-    file = identity_file(name)
+    # Runs of an earlier version have one file for all training seeds.
+    file = next((Path(path) for path in inputs if Path(path).parent == IDENTITIES), identity_file(name))
     content = content_of(file, inputs.pop(file.as_posix(), ""))
     if content is None:
         raise ChainError(f"the identity of {name} in {where} is not in DVC's cache; `dvc fetch` or run the stage again")

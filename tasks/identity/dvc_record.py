@@ -37,8 +37,8 @@ def kind_of(stage: str) -> str:
 
 
 def identity_file(stage: str) -> Path:
-    """Return the file with the identity of a stage as DVC names it; the seeds of a stage share one."""
-    return IDENTITIES / f"{kind_of(stage)}.json"
+    """Return the file with the identity of a stage as DVC names it."""
+    return IDENTITIES / f"{stage}.json"
 
 
 def read_lock() -> Lock | None:
@@ -169,6 +169,8 @@ def remove_outdated() -> None:
     cache.
     """
     for file in MADE.glob("*.json"):
+        if not identity_file(file.stem).is_file():
+            continue  # of a training seed that is no longer planned; if it is again, its identity comes first
         try:
             outdated = json.loads(file.read_bytes())[_IDENTITY] != dvc_digest(identity_file(file.stem))
         except (OSError, ValueError, KeyError, TypeError):

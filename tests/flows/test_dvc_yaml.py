@@ -27,7 +27,8 @@ def test_a_stage_depends_on_its_identity_and_on_outputs_of_others_only(stage: st
     entry = FILE[stage]
     assert re.match(rf"python -m {re.escape(STAGES[stage].flow)}\b", entry["cmd"])
     own, *others = entry["deps"]
-    assert own == f"results/identity/{stage}.json"
+    seed = "@${item.seed}" if "matrix" in entry else ""
+    assert own == f"results/identity/{stage}{seed}.json"
     outputs = [path for name, other in FILE.items() if name != stage for path in _outputs(other)]
     for path in others:
         assert any(Path(out).is_relative_to(path) or Path(path).is_relative_to(out) for out in outputs), path

@@ -93,7 +93,7 @@ def test_what_a_stage_did_not_make_or_read_cannot_be_put_under_its_name(
 
 
 def lines() -> list[str]:
-    return wrong_inputs("", {}, ["results/audit.json"])
+    return wrong_inputs("", ["results/audit.json"])
 
 
 def test_what_a_run_changed_while_it_ran_is_not_what_it_read(project: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_file_that_is_elsewhere_is_read_from_the_cache(project: Path) -> None:
 
 
 def test_seeds_and_runs_of_several_stages_are_told_apart(project: Path) -> None:
-    written("results/identity/train.json", "1")
     for seed in (0, 1):
+        written(f"results/identity/train@{seed}.json", "1")
         for name in (f"models/trained/team-{seed}/w", f"results/train/team-{seed}.jsonl"):
             written(name, str(seed))
         written(f"results/compute/team-{seed}.json", str(seed))
@@ -131,9 +131,41 @@ def test_seeds_and_runs_of_several_stages_are_told_apart(project: Path) -> None:
     assert sorted(path.name for path in MADE.iterdir()) == ["audit.json", "train@0.json", "train@1.json"]
     outputs = json.loads(made_file("train@1").read_text())["outputs"]
     assert list(outputs) == ["models/trained/team-1", "results/train/team-1.jsonl", "results/compute/team-1.json"]
-    written("results/identity/sweep.json", "1")
+    written("results/identity/sweep@1.json", "1")
     written("results/plan.json", "{}")
     assert list(made_from("sweep@1")["inputs"]) == ["data/problems", "models/base", "results/plan.json"]
+
+
+def test_dvc_itself_trains_only_the_seed_that_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real DVC: a preset leaves out the seeds 1 and 2; then 1 is wanted, too, and 2 is planned no longer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
+    Path("dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
+    Path("conf").symlink_to(ROOT / "conf")
+    text = (ROOT / "params.yaml").read_text()
+    start, end = text.index("environment:"), text.index("policy:")
+    text = f"{text[:start]}environment: coding-quick\n\n{text[end:]}"
+    Path("params.yaml").write_text(text)
+    for name in ("data/problems/train.jsonl", "models/base/weights", "results/audit.json"):
+        written(name, "1")
+    names = ["train@0", "train@1", "train@2"]
+    write_identities()
+    for seed, name in enumerate(names):
+        for output in (f"models/trained/team-{seed}/w", f"results/train/team-{seed}.jsonl"):
+            written(output, str(seed))
+        written(f"results/compute/team-{seed}.json", str(seed))
+        write_made(name, made_from(name))
+    for command in (["git", "init", "-q"], ["dvc", "init", "-q"], ["dvc", "commit", "-q", "--force", *names]):
+        call(tmp_path, *command)
+    assert json.loads(call(tmp_path, "dvc", "status", "--json", *names)) == {}
+    Path("params.yaml").write_text(text.replace('train: ["0", "1", "2"]', "train: [0, 1]"))
+    assert {name for name in changed_identities() if name.startswith("train@")} == {"train@1"}
+    write_identities()
+    stale = json.loads(call(tmp_path, "dvc", "status", "--json", *names[:2]))
+    assert list(stale) == ["train@1"] and {"results/identity/train@1.json": "modified"} in [
+        found for item in stale["train@1"] for found in item.values()
+    ]
+    assert not made_file("train@1").exists() and made_file("train@0").exists() and made_file("train@2").exists()
 
 
 def test_dvc_itself_commits_no_results_of_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from tasks.identity.stages import (
     Reads,
     environment_code,
     identity_of,
+    planned,
     settings_of,
     work_digest,
 )
@@ -310,7 +311,7 @@ def test_what_the_steps_and_the_interval_are_does_not_part_checkpoints():
 def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project: Path, monkeypatch: pytest.MonkeyPatch):
     check()  # without DVC there is nothing to compare with
     monkeypatch.setenv("DVC_STAGE", "train@0")
-    with pytest.raises(IdentityError, match=r"there is no results/identity/train\.json"):
+    with pytest.raises(IdentityError, match=r"there is no results/identity/train@0\.json"):
         check()
     write_identities()
     check()
@@ -323,7 +324,7 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
     monkeypatch.setenv("DVC_STAGE", "sweep@0")
     check()
     began = made_from("sweep@0")
-    (project / "results/identity/sweep.json").write_text("{}")
+    (project / "results/identity/sweep@0.json").write_text("{}")
     with pytest.raises(IdentityError, match="rewritten while the stage ran"):
         write_made("sweep@0", began)
 
@@ -331,10 +332,10 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
 def test_identities_that_are_right_stay_untouched(project: Path):
     write_identities()
     before = {path: path.stat().st_mtime_ns for path in (project / "results/identity").iterdir()}
-    assert {path.stem for path in before} == set(STAGES)
+    assert {path.stem for path in before} == {name for stage in STAGES for name in planned(stage)}
     write_identities()
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert all(json.loads(path.read_text())["stage"] == path.stem for path in before)
+    assert all(json.loads(path.read_text())["stage"] == path.stem.partition("@")[0] for path in before)
 
 
 def test_every_seed_that_the_settings_want_is_planned(project: Path):
@@ -351,8 +352,27 @@ def test_every_seed_that_the_settings_want_is_planned(project: Path):
     with pytest.raises(SettingsError, match=r"write \[3\] into seeds\.train too"):
         write_identities()
     preset.write_text(content)
-    assert identity_of("train_single")["left_out"] == [0]
-    assert identity_of("train")["left_out"] == []
+    assert identity_of("train_single@0")["left_out"] is True
+    assert identity_of("train@0")["left_out"] is False
+
+
+def test_a_seed_that_comes_or_goes_changes_no_other_seed(project: Path):
+    """A preset wants the seed 0 alone, of three that DVC plans; its identity is the same whatever else is wanted."""
+    text = (project / "params.yaml").read_text()
+    start, end = text.index("environment:"), text.index("policy:")
+    text = f"{text[:start]}environment: coding-quick\n\n{text[end:]}"
+    found = []
+    for seeds in ('["0", "1", "2"]', "[0, 1]", "[0]", "[0, 1, 2]"):
+        (project / "params.yaml").write_text(text.replace('train: ["0", "1", "2"]', f"train: {seeds}"))
+        write_identities()
+        files = (project / "results/identity").glob("*@*.json")
+        found.append({path.stem: path.read_text() for path in files if "single" not in path.stem})
+    preset, two, one, three = found
+    assert set(preset) == {f"{stage}@{seed}" for stage in ("train", "sweep") for seed in (0, 1, 2)} == set(three)
+    assert [name for name, text in preset.items() if json.loads(text)["left_out"] == name.endswith("@0")] == []
+    assert set(one) == {"train@0", "sweep@0"} and one.items() <= preset.items()
+    assert set(two) == {*one, "train@1", "sweep@1"} and one.items() <= two.items() <= three.items()
+    assert not two.items() - one.items() & preset.items(), "a seed that was left out is trained now"
 
 
 @pytest.mark.parametrize("seeds", ["[1:10]", "['010']", "[yes]", "[1.0]", "[1e0]", "7", "{0: 1}"])
