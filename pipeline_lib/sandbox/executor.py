@@ -7,9 +7,9 @@ gets a verdict; and tests that cannot judge anything raise an error before anyth
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -67,7 +67,6 @@ class Executor:
         check_limits(self.limits)
         self._cache: OrderedDict[str, Verdict] = OrderedDict()
         self._cache_size = cache
-        self._lock = threading.Lock()
         self._backend: Backend = open_backend(backend, slots or 0, self.limits, options)
         self._planner = Planner(self._backend)
 
@@ -129,18 +128,19 @@ class Executor:
             for index in places[verdict.id]:
                 yield index, replace(verdict, id=jobs[index].id)
 
+    # No lock, which another thread may hold while this process is forked: each operation is atomic.
     def _recall(self, key: str) -> Verdict | None:
-        with self._lock:
-            known = self._cache.get(key)
-            if known is not None:
+        known = self._cache.get(key)
+        if known is not None:
+            with suppress(KeyError):  # another thread has dropped it
                 self._cache.move_to_end(key)
-            return known
+        return known
 
     def _remember(self, verdict: Verdict) -> None:
         if verdict.status is Status.INFRA_ERROR or not self._cache_size:
             return
-        with self._lock:
-            self._cache[verdict.id] = verdict
+        self._cache[verdict.id] = verdict
+        with suppress(KeyError):  # another thread has dropped the last one
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 

@@ -59,9 +59,12 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
         while True:
             if "lean" not in workers.programs:
                 try:
+                    workers.make_folders()
                     lean = workers.program("lean")
                     workers.tests_of("lean")
-                except JailError as error:
+                    with suppress(WorkerDied):  # `wait` notices
+                        lean.settle()
+                except (JailError, OSError) as error:
                     link.send({"broken": str(error)})
                     return
                 link.send({"ready": lean.jail.name, "facts": lean.facts})
@@ -101,10 +104,13 @@ class _Workers:
         self.tests: dict[str, TestsProcess] = {}
         self._packages = Packages(**config["packages"])
         self._limits = Limits(**config["limits"])
-        if "bare" in config["jails"]:
-            for flavour in ("lean", "packages"):  # now: later, the time would tell something
+
+    def make_folders(self) -> None:
+        """Make the folders of all jails without namespaces now: later, the time would tell something."""
+        if "bare" in self.config["jails"]:
+            for flavour in ("lean", "packages"):
                 for name in (flavour, f"{flavour}-shown", f"tests-{flavour}"):
-                    own_place(Path(config["run_folder"]), name)
+                    own_place(Path(self.config["run_folder"]), name)
 
     def program(self, name: str) -> Worker:
         """Return the worker of programs, in the first jail of ``config["jails"]`` that works here."""

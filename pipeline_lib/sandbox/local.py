@@ -51,11 +51,18 @@ class LocalBackend:
         self._limits = limits
         self._slots: int = config["slots"]
         self._closed = False
+        self._owner = 0
+        self._opening: dict[int, threading.Lock] = {}  # by process: a forked one may get its parent's locked
         self._open()
 
     def _open(self) -> None:
-        """Start a broker for this process, and the thread that reads its answers."""
-        self._owner = os.getpid()
+        """Start a broker for this process, and the thread that reads its answers, unless it has them."""
+        with self._opening.setdefault(os.getpid(), threading.Lock()):
+            if self._owner != os.getpid() and not self._closed:
+                self._open_here()
+                self._owner = os.getpid()
+
+    def _open_here(self) -> None:
         self._lock = threading.Lock()
         self._sending = threading.Lock()  # frames of two threads must not mix
         self._numbers = itertools.count()
@@ -76,8 +83,7 @@ class LocalBackend:
 
     def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
         """Yield the verdicts of ``jobs`` as they come."""
-        if self._owner != os.getpid() and not self._closed:
-            self._open()  # this process was forked: the broker, the locks and the thread are its parent's
+        self._open()  # this process may have been forked: broker, locks and thread would be its parent's
         done: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
         with self._lock:
             if self._closed:
@@ -101,8 +107,7 @@ class LocalBackend:
 
     def health(self) -> dict[str, Any]:
         """Return the broker's facts: slots, queue, restarts, processes."""
-        if self._owner != os.getpid() and not self._closed:
-            self._open()
+        self._open()
         facts = {"jail": self.jail, "isolation": self.level}
         deadline = time.monotonic() + _HEALTH_S
         asked: wire.Link | None = None

@@ -139,6 +139,9 @@ def readable_copy(place: Path, folder: Path) -> Path:
     """Return ``place``, or a copy of it below ``folder`` if it is not readable by all users; the copy is made once.
 
     For an interpreter in root's home: programs run as another user and could not import anything.
+
+    Raises:
+        JailError: there is no room for it.
     """
     if place.stat().st_mode & 0o004 and all(parent.stat().st_mode & 0o001 for parent in place.parents):
         return place
@@ -153,7 +156,11 @@ def readable_copy(place: Path, folder: Path) -> Path:
         if not target.exists():
             unfinished = folder / f"{place.name}.unfinished"
             skipped = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "config-*", "*.opt-?.pyc")
-            shutil.copytree(place, unfinished, ignore=skipped, copy_function=_link_or_copy)
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a judge that was killed, or had no room
+            try:
+                shutil.copytree(place, unfinished, ignore=skipped, copy_function=_link_or_copy)
+            except shutil.Error as error:
+                raise JailError(f"cannot copy {place}: {error.args[0][0][2]}; let TMPDIR name another folder") from None
             unfinished.rename(target)
     return target
 

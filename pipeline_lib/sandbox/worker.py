@@ -211,6 +211,7 @@ class Worker:
             self._renew()
             return self._offered()
         if message.startswith(b"refused "):
+            self.close()  # nothing else comes
             raise JailError(message.partition(b" ")[2].decode())
         if message != b"child" or len(descriptors) != 1:
             for number in descriptors:
@@ -234,8 +235,15 @@ class Worker:
 
         Args:
             gone: it closed its channel, so it may have ended by itself.
+
+        Raises:
+            WorkerDied: the fork server is gone.
+            JailError: the child's folder did not have the room that it is promised.
         """
-        status, forced, cpu_s, peak_kb = self._ask(b"gone" if gone else b"next", "=iidd")
+        status, forced, full, cpu_s, peak_kb = self._ask(b"gone" if gone else b"next", "=iiidd")
+        if full:
+            self.close()
+            raise JailError("others filled the file system of the sandbox's folders; let TMPDIR name another")
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
         return Usage(signal=ended_by, forced=bool(forced), exit_code=code, cpu_s=cpu_s, peak_mb=peak_kb / 1024)

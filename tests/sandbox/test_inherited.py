@@ -1,15 +1,19 @@
 """Whatever process opens an executor, and however it was started, an innocent program is not blamed."""
 
+import json
 import os
 import resource
+import signal
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
-from pipeline_lib.sandbox.inside import confine, folders
+from pipeline_lib.sandbox.inside import confine
 from tests.needs import JAILS, needs
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
@@ -133,11 +137,71 @@ def test_every_limit_of_a_program_is_checked(kind: str, monkeypatch: pytest.Monk
         confine.resource_limits(usual)
 
 
-def test_a_scratch_folder_without_room_is_told(tmp_path: Path) -> None:
-    free = os.statvfs(tmp_path)
-    folders.check_room(str(tmp_path), 0.001)
-    with pytest.raises(OSError, match="MiB left"):
-        folders.check_room(str(tmp_path), free.f_bavail * free.f_frsize / (1 << 20) + 1000)
+_FULL = """
+import json, os, subprocess, sys
+from pipeline_lib.sandbox import Executor, Job, Status, local
+from pipeline_lib.sandbox.backend import SandboxUnavailable
+start = "from pipeline_lib.sandbox.broker import main"
+patience = "from pipeline_lib.sandbox import broker; broker._BROKEN_S = 2.0; main = broker.main"
+local._START = local._START.replace(start, patience)
+jail, tests, writer, of_files = sys.argv[1:]
+
+def limit(options):
+    subprocess.run(["mount", "-o", "remount," + options, os.environ["TMPDIR"]], check=True)
+
+def opened():
+    executor = Executor(slots=1, jail=jail, cache=0)
+    assert executor.run([Job("first", "def f(x): return x + 1", tests, "f")])[0].status is Status.PASSED
+    return executor  # and a child waits for the next program
+
+told = []
+for resource, enough in (("size", "1g"), ("nr_inodes", "100000")):
+    for job in (Job("w", writer, tests, "f"), Job("t", "def f(x): return x + 1", of_files, "f")):
+        with opened() as executor:
+            had = os.statvfs(os.environ["TMPDIR"])
+            used = {"size": had.f_blocks - had.f_bfree << 12, "nr_inodes": had.f_files - had.f_ffree}[resource]
+            limit(f"{resource}={max(used, 4096 if resource == 'size' else 4)}")
+            told.append([verdict.status for verdict in executor.run([job] * 2)])
+            limit(f"{resource}={enough}")
+            while (verdict := executor.run([job])[0]).status is Status.INFRA_ERROR:
+                pass  # the judge is started again within seconds
+            told[-1].append(verdict.status)
+limit("size=64k")
+try:
+    Executor(slots=1, jail=jail).close()
+    told.append("starts")
+except SandboxUnavailable as error:
+    told.append(str(error))
+print(json.dumps(told))
+"""
+
+
+@needs("root")
+@needs("namespaces")
+@pytest.mark.parametrize("jail", JAILS)
+def test_a_temporary_folder_that_is_full_blames_no_program(jail: str) -> None:
+    folder = Path(tempfile.mkdtemp())  # pytest's own lets in root alone
+    folder.chmod(0o755)
+    writer = "def f(x):\n    open('file', 'w').write('y' * 100000)\n    return x + 1\n"
+    write = "import tempfile\ndef check(candidate):\n    with tempfile.TemporaryFile() as file:\n"
+    of_files = write + "        file.write(b'y' * 100000), file.flush()\n    assert candidate(1) == 2\n"
+    mount = 'mount -t tmpfs -o mode=1777 none "$0" && TMPDIR="$0" exec "$@"'
+    own = [sys.executable, "-c", _FULL, jail, TESTS, writer, of_files]
+    try:
+        command = ["unshare", "--mount", "sh", "-c", mount, folder, *own]
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    finally:
+        folder.rmdir()
+    assert done.returncode == 0, done.stderr
+    *verdicts, start = json.loads(done.stdout)
+    if jail == "bare":
+        assert verdicts == [["infra_error", "infra_error", "passed"]] * 4
+        assert "No space left on device" in start
+        assert "let TMPDIR name another folder" in start
+        assert len(start) < 1000
+    else:
+        assert verdicts == [["passed"] * 3] * 4
+        assert start == "starts"
 
 
 def test_an_executor_works_on_both_sides_of_a_fork() -> None:
@@ -148,7 +212,11 @@ def test_an_executor_works_on_both_sides_of_a_fork() -> None:
         if pid == 0:
             code = 1
             try:
-                code = 0 if executor.run(jobs[1:])[0].status is Status.PASSED else 2
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(120)  # it once waited for ever
+                with ThreadPoolExecutor(6) as threads:
+                    found = [verdicts[0].status for verdicts in threads.map(executor.run, [jobs[1:]] * 6)]
+                code = 0 if found == [Status.PASSED] * 6 else 2
                 executor.close()
             finally:
                 os._exit(code)

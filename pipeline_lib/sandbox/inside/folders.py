@@ -29,11 +29,11 @@ def facts(folder: str) -> tuple[int, ...]:
     return found.st_mode, found.st_nlink, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns
 
 
-def check_room(folder: str, megabytes: float) -> None:
-    """Raise OSError if the folder's file system has less than this number of MiB left."""
+def has_room(folder: str, entries: int, megabytes: float) -> bool:
+    """Return whether the folder's file system has room for so many entries and MiB."""
     left = os.statvfs(folder)
-    if left.f_bavail * left.f_frsize < megabytes * (1 << 20) or (left.f_files > 0 and left.f_favail < MOST_ENTRIES):
-        raise OSError(errno.ENOSPC, f"{folder} is on a file system with less than {megabytes:g} MiB left")
+    enough = left.f_bavail * left.f_frsize >= megabytes * (1 << 20)
+    return enough and (left.f_files == 0 or left.f_favail >= entries)
 
 
 def content(folder: str) -> tuple[int, float]:

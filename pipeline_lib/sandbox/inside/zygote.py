@@ -38,6 +38,7 @@ PRELOAD = (
 )
 _SIGKILL, _SIGPROF = 9, 27
 _LONGEST_COMMAND = 900  # bytes; for more than a KiB malloc would tidy up memory, and thus copy pages after each fork
+_NO_ROOM = "the sandbox's folders are on a file system without room for {} MiB in {} files; let TMPDIR name another"
 _EXIT_GRACE_S = 0.05  # an ending process closes its channel a moment before it can be waited for
 
 
@@ -68,18 +69,21 @@ class ForkServer:
         self.run, self.check = run, check
         self.pid = 0
         self.untouched = folders.facts(self.scratch)
+        self.crowded = not os.path.ismount(self.scratch)  # others can fill its file system
 
     def offer(self, limits: dict[str, Any] | None = None) -> None:
         """Fork a child with ``limits`` (None: the usual ones) and pass its channel to the judge."""
-        if self.check is not None:
-            if folders.facts(self.scratch) != self.untouched:
-                self.control.send(b"used")
-                return
-            try:
+        if self.check is not None and folders.facts(self.scratch) != self.untouched:
+            self.control.send(b"used")
+            return
+        try:
+            if self.check is not None:
                 self.check(limits or self.usual)
-            except (ValueError, OSError) as error:
-                self.control.send(b"refused " + str(error).encode())
-                return
+            if self._is_full():
+                raise OSError(_NO_ROOM.format(self.usual["file_mb"], folders.MOST_ENTRIES))
+        except (ValueError, OSError) as error:
+            self.control.send(b"refused " + str(error).encode())
+            return
         expected = self.pid + 1
         if self.meet is not None:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -172,7 +176,8 @@ class ForkServer:
         """End the child after giving it ``patience_s`` to end by itself.
 
         Returns:
-            Its wait status, whether it had to be killed, its CPU seconds and peak resident KiB.
+            Its wait status, whether it had to be killed, whether others had filled the file system of its folder, its
+            CPU seconds and peak resident KiB.
         """
         end = time.monotonic() + patience_s
         pid = 0
@@ -184,14 +189,24 @@ class ForkServer:
             os.kill(self.pid, _SIGKILL)  # it has not been waited for, so the pid is still its own
             _, status, usage = os.wait4(self.pid, 0)
         forced = pid == 0 and status & 0x7F == _SIGKILL  # with any other status it was already ending
-        return struct.pack("=iidd", status, forced, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+        full = self._is_full()
+        return struct.pack("=iiidd", status, forced, full, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+
+    def _is_full(self) -> bool:
+        """Return whether others have left the child less room than the limits promise."""
+        if not self.crowded:
+            return False
+        entries, megabytes = folders.MOST_ENTRIES, self.usual["file_mb"]
+        if folders.facts(self.scratch) != self.untouched:  # listing an empty folder would leave a trace
+            own = folders.content(self.scratch)
+            entries, megabytes = entries - own[0], megabytes - own[1]
+        return not folders.has_room(self.scratch, entries, megabytes)
 
 
 def program_runner(config: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], None], Callable[[dict[str, Any]], None]]:
     """Return what a child of a program's jail does: it confines itself and serves one program; and its check."""
     filter_program = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
     usual = config["limits"]
-    crowded = not os.path.ismount(config["scratch"])  # others can fill its file system
 
     def resources(limits: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
         own = {
@@ -217,8 +232,6 @@ def program_runner(config: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], N
     def check(limits: dict[str, Any]) -> None:
         if limits is not usual:
             resources(limits)
-        if crowded:
-            folders.check_room(config["scratch"], limits["file_mb"])
 
     return run, check
 
