@@ -44,9 +44,8 @@ def main() -> None:
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():
             print(f"{asked.output / agent}: {held}")
-        print(
-            f"{asked.output / 'README.md'}: the model card; {asked.output / 'load.py'} loads every agent and prompts it"
-        )
+        print(f"{asked.output / 'README.md'}: the model card")
+        print(f"{asked.output / 'load.py'}: loads every agent and prompts it")
 
 
 if __name__ == "__main__":

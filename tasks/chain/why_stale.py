@@ -1,15 +1,12 @@
 """Explain what a stage's result depends on, what differs between two runs, and why a stage is stale."""
 
 import functools
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import load_params
@@ -60,25 +57,17 @@ def explain(stage: str | None, seed: int | None, runs: Sequence[str], as_json: b
 
 def _shown(name: str) -> str:
     identity = identity_of(name)
-    out = io.StringIO()
-    console = Console(file=out, width=120, highlight=False)
-    console.print(f"[bold]{name}[/bold]  identity {digest(identity)[:16]}")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column()
+    lines = [f"{name}  identity {digest(identity)[:16]}"]
     for section, values in identity["settings"].items():
         for key, value in values.items():
-            table.add_row(f"{section}.{key}", json.dumps(value, ensure_ascii=False))
+            lines.append(f"{f'{section}.{key}':<30} {json.dumps(value, ensure_ascii=False)}")
     for part in ("versions", "named", "content"):
         for key, value in identity[part].items():
             for file, text in value.items() if isinstance(value, Mapping) else [("", value)]:
-                table.add_row(f"{part} {key} {file}".rstrip(), str(text)[:16])
-    for module, code in identity["code"].items():
-        table.add_row(f"code {module}", code[:16])
-    console.print(table)
+                lines.append(f"{f'{part} {key} {file}'.rstrip():<66} {str(text)[:13]}")
+    lines += [f"{f'code {module}':<66} {code[:13]}" for module, code in identity["code"].items()]
     machine = ", ".join(f"{key} {json.dumps(value)}" for key, value in machine_settings(load_params()))
-    console.print(f"settings of the machine (not part of the identity): {machine}", style="dim")
-    return out.getvalue().rstrip()
+    return "\n".join([*lines, f"settings of the machine (not part of the identity): {machine}"])
 
 
 def _reasons(name: str) -> list[str]:

@@ -1,9 +1,10 @@
-"""The command lines of programs and stages: their names, the ranges of their arguments, and what was probably meant."""
+"""The command lines of programs and stages: names, ranges of arguments, what was probably meant, lines that fit."""
 
 import argparse
 import contextlib
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection
@@ -37,6 +38,24 @@ def program(name: str) -> str:
 def program_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser for a program of `flows`, whose description is prose and blocks of commands."""
     return _Parser(prog=program(name), description=description, formatter_class=_Help)
+
+
+def fit(text: str) -> str:
+    """Return lines of text wrapped to the terminal's columns, 80 without one; words, such as paths, stay whole."""
+    width = shutil.get_terminal_size().columns
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        wrapped = textwrap.wrap(
+            line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+        )
+        lines += wrapped if len(line) > width else [line]
+    return "\n".join(lines)
+
+
+def fit_terminal(text: str) -> str:
+    """Return ``text`` as `fit` does if a person reads stderr, and unchanged for programs and logs."""
+    return fit(text) if sys.stderr.isatty() else text
 
 
 class _Help(argparse.HelpFormatter):
@@ -74,7 +93,7 @@ class _Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             known = [option for action in self._actions for option in action.option_strings]
             message += meant(message.split()[2], known)
-        super().error(message)
+        super().error(fit_terminal(message))
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from pipeline_lib.settings import SettingsError
-from tasks.runtime.arguments import ArgumentError
+from tasks.runtime.arguments import ArgumentError, fit_terminal
 
 SETTINGS_STATUS, INTERRUPT_STATUS, TERMINATED_STATUS = 2, 128 + signal.SIGINT, 128 + signal.SIGTERM
 ERROR = "error: "
@@ -73,9 +73,9 @@ def _end(error: BaseException) -> NoReturn:
         sys.stderr.write("interrupted; run the same command again to continue\n")
         sys.exit(TERMINATED_STATUS if isinstance(error, Terminated) else INTERRUPT_STATUS)
     if is_explained(error):
-        sys.stderr.write(f"{ERROR}{explanation(error)}\n")
+        sys.stderr.write(f"{fit_terminal(f'{ERROR}{explanation(error)}')}\n")
     elif _server_is_gone(error):
-        sys.stderr.write(f"{ERROR}{_GONE}\n")
+        sys.stderr.write(f"{fit_terminal(f'{ERROR}{_GONE}')}\n")
     elif error in _logged:
         sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
     else:

@@ -1,6 +1,9 @@
 """The command `symposium`: quick help, commands that are the programs of `flows`, statuses as documented."""
 
 import importlib
+import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +81,32 @@ def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
     command = f"{sys.executable} -m symposium identity train --json | head -1"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path) -> None:
+    """The looks of a repository, the models, an identity, and an error that a person reads."""
+    project = tmp_path / "project"
+    (project / "data/problems").mkdir(parents=True)
+    splits = {name: {"ids": [], "hashes": []} for name in ("train", "validation", "test")}
+    manifest = {"environment": "coding", "splits": splits}
+    (project / "data/problems/manifest.json").write_text(json.dumps(manifest))
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    said = {words: symposium(*words.split(), folder=project) for words in ("looks", "models")}
+    said["identity train"] = symposium("identity", "train")
+    for words, done in said.items():
+        assert (done.returncode, done.stderr) == (0, ""), words
+        assert [line for line in done.stdout.splitlines() if len(line) > 80] == [], words
+    assert "it has no remote origin, where looks could have been made" in " ".join(said["looks"].stdout.split())
+    assert "\n  symposium models get" not in said["models"].stdout, "a command on one line can be copied"
+    assert "named environment pipeline_lib.environments.coding.audit.examiner " in said["identity train"].stdout
+
+    person, terminal = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "symposium", "identity", "train", "--compare", "nothing"],
+        cwd=ROOT, env={**os.environ, "COLUMNS": "80"}, stderr=terminal, check=False,
+    )  # fmt: skip
+    os.close(terminal)
+    told = os.read(person, 65_536).decode().splitlines()
+    os.close(person)
+    assert done.returncode == 2 and told[0].startswith("error: nothing: there is no experiment, branch")
+    assert len(told) > 1 and max(map(len, told)) <= 80
