@@ -254,7 +254,9 @@ def _shown(show: Any) -> None:
         log.warning("cannot show an artifact in the Prefect UI: %s", error)
 
 
-_REASON = "left out: the settings, including the seeds of the environment's preset, have no such run\n"
+_REASON = (
+    "left out: the settings, the environment's preset, or a task without a single-agent form, leave this run out\n"
+)
 
 
 @explained()

@@ -103,6 +103,11 @@ def gather(params: Params, name: str) -> ReportData:
     )
 
 
+def task_name(kind: str) -> str:
+    """Return what people call an environment: its name, or of an import path the name of the class."""
+    return kind.rpartition(":")[2]
+
+
 def about(params: Params) -> About:
     """Return a description of model, problems, date of the test, and the machine on which the page is made."""
     manifest = load_manifest(PROBLEMS)
@@ -123,9 +128,9 @@ def about(params: Params) -> About:
     looks = storage.read_json(RESULTS / "verdict.json").get("looks") or {}
     history = looks.get("history") or [{}]
     return About(
-        task=params.environment.kind,
+        task=task_name(params.environment.kind),
         model=f"{model}, {weights}{adapter}",
-        problems=f"{params.problems.kind} problems ({sizes})",
+        problems=f"problems of the kind {params.problems.kind} ({sizes})",
         tested=str(history[-1].get("time", ""))[:10],
         machine=machine(),
     )

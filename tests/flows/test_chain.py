@@ -90,6 +90,7 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert verdict["verdict"] in page
     assert 'href="episodes.html"' in page and (finished / "report/episodes/index.js").exists()
     assert "A team for the task coding: the embedded model" in page
+    assert "problems of the kind generated (64 train, 8 validation, 12 test)" in page
     assert "against untrained one-round discussion" in page and "does not read it" in page
     assert "http://" not in re.sub(r"http://www\.w3\.org/\S+|xmlns\S+", "", page)
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [

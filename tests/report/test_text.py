@@ -2,6 +2,7 @@ import pytest
 
 from pipeline_lib.report.style import wrap
 from pipeline_lib.report.text import cell, sentence_only, typeset
+from tasks.stages.reporting import task_name
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,14 @@ from pipeline_lib.report.text import cell, sentence_only, typeset
 )
 def test_cells(value: object, text: str) -> None:
     assert cell(value) == text
+
+
+def test_an_environment_of_ones_own_is_called_by_its_class() -> None:
+    assert [task_name(kind) for kind in ("coding", "my_task:Shifts", "mine.tasks")] == [
+        "coding",
+        "Shifts",
+        "mine.tasks",
+    ]
 
 
 def test_sentences() -> None:

@@ -79,6 +79,10 @@ def test_a_reader_finds_every_failure_and_reads_it_beside_the_base(viewer: Path)
         for text in ("helper is told", "write aux", "<script>selected 0 0 0", "<script>base None 0 0", "✗ assert",
                      "got def aux", "sum of all turns", "1.500", "Schemes: fallback"):  # fmt: skip
             assert text in one, text
+        base = len(show(browser, viewer, "team=base"))
+        compared = "return [...document.querySelectorAll('#list tbody tr')].map(r => r.cells[2].innerText)"
+        assert len(set(browser.execute_script(compared))) == 1 < base, "the base is not compared with itself"
+        assert "the base's mean on this problem: " in one
         assert len(show(browser, viewer, "show=lost")) == 1 and len(show(browser, viewer, "show=worse")) == 1
         assert len(show(browser, viewer, "seed=1")) == 6 and len(show(browser, viewer, "step=40")) == 6
         assert len(show(browser, viewer, "problem=p1")) == 6
