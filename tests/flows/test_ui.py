@@ -33,6 +33,7 @@ from tasks.services.processes import family
 from tests.flows.browser import browser
 from tests.flows.project import call, environment
 from tests.flows.toy_project import started, still_there, wait_for, words
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -237,20 +238,28 @@ def test_a_wrong_value_is_refused_before_a_run_is_made(
         ui.submit(form, "wrong", **parameters)
 
 
-def test_settings_that_contradict_each_other_end_the_run_with_a_sentence(ui: Ui) -> None:
-    fighting = {"steps": 4, "checkpoint_every": 9}
-    runs = {
-        "checkpoint_every (9) is longer than the run (4 steps)": ui.start("fighting", **fighting),
-        "train: checkpoint_every (9) is longer": ui.submit(
-            "experiment-all-settings", "all", params={"train": fighting}
-        ),
-        "train.lerning_rate: unknown key": ui.submit("experiment", "typo", overrides=["train.lerning_rate=1e-3"]),
-    }
-    for sentence, run in runs.items():
-        ui.wait(run, "Failed", "Completed", "Crashed")
-        assert ui.state(run) == "Failed"
-        assert sentence in ui.logged(run)
-        assert "Traceback" not in ui.logged(run)
+FIGHTING = {"steps": 4, "checkpoint_every": 9}
+CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "experiment",
+        {"settings": {f"train.{key}": value for key, value in FIGHTING.items()}},
+        "checkpoint_every (9) is longer than the run (4 steps)",
+    ),
+    ("experiment-all-settings", {"params": {"train": FIGHTING}}, "train: checkpoint_every (9) is longer"),
+    ("experiment", {"overrides": ["train.lerning_rate=1e-3"]}, "train.lerning_rate: unknown key"),
+]
+
+
+@pytest.mark.parametrize("case", sampled(CONTRADICTIONS, 1, "contradictions", "tasks"))
+def test_settings_that_contradict_each_other_end_the_run_with_a_sentence(
+    ui: Ui, case: tuple[str, dict[str, Any], str]
+) -> None:
+    form, parameters, sentence = case
+    run = ui.submit(form, "fighting", **parameters)
+    ui.wait(run, "Failed", "Completed", "Crashed")
+    assert ui.state(run) == "Failed"
+    assert sentence in ui.logged(run)
+    assert "Traceback" not in ui.logged(run)
 
 
 def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> None:
