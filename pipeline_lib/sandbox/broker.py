@@ -190,8 +190,11 @@ class Broker:
             self._give(slot, entry)
         starting = sum(slot.pid != 0 and not slot.ready for slot in self.slots)
         if self.announced or starting == 0:
+            needed = (
+                len(self.queue) if self.announced else 1
+            )  # the client waits for the first judge, and has no job yet
             for slot in self.slots:
-                wanted = starting < len(self.queue) or slot.suspect is not None
+                wanted = starting < needed or slot.suspect is not None
                 if wanted and slot.pid == 0 and slot.start_at <= now:
                     slot.start(self.config, self.selector)
                     starting += 1

@@ -28,6 +28,7 @@ _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from pipeline_lib.sandbox.
 _log = logging.getLogger(__name__)
 _START_S = 60.0
 _HEALTH_S = 10.0
+_END_S = 20.0
 _FIRST, _AT_ONCE = 4, 64  # jobs packed and sent together: few at first, so that the sandbox need not wait
 _DEATHS, _PATIENCE_S = 5, 60.0  # brokers in a row, and seconds, without a verdict before jobs end as infra_error
 _LONGEST_PAUSE_S = 2.0  # between two attempts to start a broker
@@ -147,14 +148,17 @@ class LocalBackend:
                 start_new_session=True,
             )
         self._link = wire.Link(ours)
-        frame = None
+        frame, reason = None, "the broker ended while starting"
         with suppress(ConnectionError):  # the broker has ended
-            self._link.send(self._config)
-            ours.settimeout(_START_S)
-            frame = self._link.receive()
-            ours.settimeout(None)
+            try:
+                self._link.send(self._config)
+                ours.settimeout(_START_S)
+                frame = self._link.receive()
+                ours.settimeout(None)
+            except TimeoutError:
+                reason = f"the broker is not ready after {_START_S:g} s"
         if frame is None or "ready" not in frame[0]:
-            reason = frame[0]["broken"] if frame else "the broker ended while starting"
+            reason = frame[0]["broken"] if frame else reason
             ours.close()
             self._end_process()
             raise SandboxUnavailable(f"the sandbox backend {self.name!r} cannot start: {reason}")
@@ -163,7 +167,7 @@ class LocalBackend:
 
     def _end_process(self) -> None:
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

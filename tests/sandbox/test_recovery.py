@@ -382,6 +382,32 @@ def test_a_broker_that_is_killed_while_it_starts_is_started_again(
     assert len(tries.read_text()) == (kills + 1 if starts else 5)
 
 
+def test_a_judge_that_is_killed_while_it_starts_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tries := tmp_path / "tries").touch()
+    count = f"file = open({str(tries)!r}, 'a'); file.write('.'); file.close()"
+    killed = f"os.stat({str(tries)!r}).st_size > 2 or os.kill(os.getpid(), 9)"
+    serve = f"def serve(*given):\n    {count}; {killed}; real(*given)"
+    patched = f"import os; from pipeline_lib.sandbox import judge; real = judge.serve\n{serve}\njudge.serve = serve\n"
+    before, end = local._START.split("; main()")
+    monkeypatch.setattr(local, "_START", f"{before}\n{patched}main(){end}")
+    with Executor(slots=1, limits=LIMITS) as executor:
+        assert executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])[0].status is Status.PASSED
+    assert len(tries.read_text()) == 3
+
+
+def test_a_broker_that_is_never_ready_is_told_in_words_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, end = local._START.split("; main()")
+    monkeypatch.setattr(local, "_START", f"{before}; import time; time.sleep(600); main(){end}")
+    monkeypatch.setattr(local, "_START_S", 0.5)
+    monkeypatch.setattr(local, "_END_S", 0.5)
+    there = set(psutil.Process().children())
+    with pytest.raises(SandboxUnavailable, match=r"cannot start: the broker is not ready after 0\.5 s"):
+        Executor(slots=1, limits=LIMITS)
+    assert set(psutil.Process().children()) == there
+
+
 def test_what_a_dead_broker_was_judging_is_sent_again_last() -> None:
     assert local.resent([3, 4, 6, 7, 9], 2) == [6, 7, 9, 3, 4]
     assert local.resent([3], 2) == [3]
