@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -298,6 +299,8 @@ class ProcessJail:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        with suppress(OSError):  # a bwrap that is killed while it starts leaves its child, which waits for it
+            os.killpg(self.process.pid, signal.SIGKILL)
         os.set_blocking(self.process.stderr.fileno(), False)
         text = (self.process.stderr.read(2000) or b"").decode(errors="replace")
         self.process.stderr.close()

@@ -23,6 +23,7 @@ from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Entry, Slot
 from pipeline_lib.sandbox.time_limits import runnable_s
+from pipeline_lib.sandbox.worker import ProcessJail
 from tests.needs import JAILS
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
@@ -395,6 +396,23 @@ def test_a_judge_that_is_killed_while_it_starts_is_started_again(
     with Executor(slots=1, limits=LIMITS) as executor:
         assert executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])[0].status is Status.PASSED
     assert len(tries.read_text()) == 3
+
+
+def test_a_jail_that_is_killed_while_it_starts_leaves_no_child() -> None:
+    """As bubblewrap, whose child waits for its parent before it ends with it."""
+    command = ["sh", "-c", "sleep 600 & echo $! >&2; kill -9 $$"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    assert process.wait() == -signal.SIGKILL
+    child = [found for found in psutil.process_iter() if _group(found.pid) == process.pid]
+    assert len(child) == 1, "the test is too easy"
+    assert ProcessJail("bwrap", process).kill() == str(child[0].pid)
+    assert wait_until_gone(child) == []
+
+
+def _group(pid: int) -> int:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return 0
 
 
 def test_a_broker_that_is_never_ready_is_told_in_words_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
