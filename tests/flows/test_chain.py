@@ -301,6 +301,8 @@ def test_every_file_that_a_stage_reads_is_one_of_its_dependencies(finished: Path
         path = Path(name)
         if not path.is_relative_to(finished) or path.relative_to(finished).parts[0] in free:
             continue
+        if not path.exists():
+            continue  # a name below an open folder that is removed; what a stage was given is there
         entry = entries[stage]
         known = [*entry["deps"], *entry["outs"], *entry.get("metrics", ())]
         known += ["results/identity", "results/made"]  # of the stages above: whether they ran as they would run now
