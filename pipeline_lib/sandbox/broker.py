@@ -190,9 +190,8 @@ class Broker:
             self._give(slot, entry)
         starting = sum(slot.pid != 0 and not slot.ready for slot in self.slots)
         if self.announced or starting == 0:
-            needed = (
-                len(self.queue) if self.announced else 1
-            )  # the client waits for the first judge, and has no job yet
+            # Before the first judge is ready the client has sent no job, and waits.
+            needed = len(self.queue) if self.announced else 1
             for slot in self.slots:
                 wanted = starting < needed or slot.suspect is not None
                 if wanted and slot.pid == 0 and slot.start_at <= now:

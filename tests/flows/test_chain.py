@@ -459,7 +459,6 @@ def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     assert ITSELF not in call(project, "dvc", "repro", "-f", "-s", "verdict", **ready)
 
 
-@pytest.mark.drawn("a copy of the chain", "pipeline_lib")
 def test_forced_training_trains(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     before = folder_digest(project / "models/trained/team-0")
@@ -490,7 +489,6 @@ def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finis
     assert stale((jails, "_FURTHER = 1")) >= judged | {"audit", "train@0", "sweep@0", "test"}
 
 
-@pytest.mark.drawn("a copy of the chain", "pipeline_lib")
 def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     change_settings(project, {"train": {"steps": 15}})
