@@ -217,8 +217,9 @@ def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
         return _Held("frozen", sizes, 0, 0, ())
     if adapter.kind == "none":
         return _Held("whole", sizes, sizes.parameters, 0, ())
-    numbers = sum(sum(shape) for target in adapter.targets for shape in sizes.linear.get(target, ()))
-    return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, tuple(adapter.targets))
+    targets = tuple(sizes.linear) if adapter.targets == "all-linear" else adapter.targets
+    numbers = sum(sum(shape) for target in targets for shape in sizes.linear.get(target, ()))
+    return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, targets)
 
 
 def _side_by_side(policies: Sequence[_Held]) -> int:

@@ -27,7 +27,8 @@ class AdaptedLinear(Linear):
         name = self.active_adapters[0]
         weights = self.lora_A[name].weight, self.lora_B[name].weight
         result = _Adapted.apply(x, base.weight, base.bias, *weights, self.scaling[name])
-        return result
+        # Not a view made inside of the function: some models (Falcon) add to a layer's output in place.
+        return result.view(*x.shape[:-1], -1)
 
 
 class _Adapted(torch.autograd.Function):
@@ -37,26 +38,26 @@ class _Adapted(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, reduce: Tensor, expand: Tensor, scale: float
     ) -> Tensor:
-        """Return ``[..., out]``; ``reduce`` (A) is ``[rank, in]``, ``expand`` (B) ``[out, rank]``."""
+        """Return ``[tokens, out]``; ``reduce`` (A) is ``[rank, in]``, ``expand`` (B) ``[out, rank]``."""
         with torch.autocast(x.device.type, enabled=False):
             flat = x.reshape(-1, x.shape[-1]).to(weight.dtype)
             low = flat @ reduce.to(weight.dtype).t()  # [tokens, rank]
             out = functional.linear(flat, weight, bias).addmm_(low, expand.to(weight.dtype).t(), alpha=scale)
         ctx.save_for_backward(flat, low, weight, reduce, expand)
-        ctx.scale, ctx.kind = scale, x.dtype
-        return out.view(*x.shape[:-1], -1)
+        ctx.scale, ctx.shape, ctx.kind = scale, x.shape, x.dtype
+        return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of ``x`` and of the adapter."""
         flat, low, weight, reduce, expand = ctx.saved_tensors
         with torch.autocast(gradient.device.type, enabled=False):
-            given = gradient.reshape(-1, gradient.shape[-1]).to(weight.dtype)
+            given = gradient.to(weight.dtype)
             through = (given @ expand.to(weight.dtype)).mul_(ctx.scale)  # [tokens, rank]
             of_input = None
             if ctx.needs_input_grad[0]:
                 of_input = (given @ weight).addmm_(through, reduce.to(weight.dtype)).to(ctx.kind)
-                of_input = of_input.view(*gradient.shape[:-1], -1)
+                of_input = of_input.view(ctx.shape)
             of_reduce = (through.t() @ flat).to(reduce.dtype)
             of_expand = (given.t() @ low).mul_(ctx.scale).to(expand.dtype)
         return of_input, None, None, of_reduce, of_expand, None

@@ -15,6 +15,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.policy import Policy, PolicyError
@@ -40,37 +41,55 @@ def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -
 
     Raises:
         PolicyError: a target is not a linear layer of the model, or its weights are tied to the embedding: merging an
-            adapter into these would change the embedding, which training does not.
+            adapter into these would change the embedding, which training does not; or peft cannot adapt one.
     """
-    embedding = base.get_input_embeddings().weight
-    linear = {
-        path.rpartition(".")[2]
-        for path, module in base.named_modules()
-        if isinstance(module, nn.Linear) and module.weight is not embedding
-    }
-    if unknown := [target for target in settings.targets if target not in linear]:
-        raise PolicyError(
-            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r} of its own; "
-            f"it has {', '.join(sorted(linear))}"
-        )
+    targets = _targets(base, settings)
     alpha: Any = settings.alpha  # peft declares an int and computes with any number
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=alpha,
-        target_modules=list(settings.targets),
+        target_modules=targets,
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.modules()),
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(digest(["adapter", name, seed])[:15], 16))
-        model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
+        try:
+            model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
+        except ValueError as error:  # peft knows layers of some models (Mamba) that it cannot adapt
+            raise PolicyError(
+                f"policy.adapter.targets: {error}; name other layers, or set policy.adapter.kind=none"
+            ) from error
     assert isinstance(model, PeftModel)
     # peft chooses the class of an adapted layer itself; weights and names stay those that it made.
     for module in model.modules():
-        if type(module) is Linear:
+        if type(module) is Linear and isinstance(module.get_base_layer(), nn.Linear):
             module.__class__ = AdaptedLinear
     return model
+
+
+def _targets(base: PreTrainedModel, settings: LoraAdapter) -> list[str]:
+    """Return the last parts of the names of the layers that get an adapter."""
+    embedding, head = base.get_input_embeddings().weight, base.get_output_embeddings()
+    linear = {
+        path.rpartition(".")[2]: module is head
+        for path, module in base.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and module.weight is not embedding
+    }
+    if settings.targets == "all-linear":
+        if found := [name for name, is_head in linear.items() if not is_head]:
+            return found
+        raise PolicyError(
+            f"policy.adapter: {type(base).__name__} has no linear layers for adapters; set policy.adapter.kind=none"
+        )
+    if unknown := [target for target in settings.targets if target not in linear]:
+        raise PolicyError(
+            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r} of its own; "
+            f"it has {', '.join(sorted(linear))}"
+        )
+    return list(settings.targets)
 
 
 def is_adapted(policy: Policy) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.policies.agents import section_of
-from pipeline_lib.policies.model_config import load_config
+from pipeline_lib.policies.model_config import CONFIG, load_config
+from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy as PolicySettings
@@ -104,6 +106,7 @@ def _of_family(config: Mapping[str, Any]) -> Sizes:
 def _of_any(config: Mapping[str, Any]) -> Sizes:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.pytorch_utils import Conv1D
 
     read: Any = AutoConfig.for_model(**config)
     with torch.device("meta"):
@@ -115,8 +118,10 @@ def _of_any(config: Mapping[str, Any]) -> Sizes:
     head = getattr(model.get_output_embeddings(), "weight", None)
     linear: dict[str, list[tuple[int, int]]] = {}
     for path, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and module.weight is not head:
-            linear.setdefault(path.rpartition(".")[2], []).append((module.in_features, module.out_features))
+        if isinstance(module, torch.nn.Linear | Conv1D) and module.weight is not head:
+            rows, columns = module.weight.shape  # of Conv1D, which GPT-2 has, (in, out); else (out, in)
+            shape = (rows, columns) if isinstance(module, Conv1D) else (columns, rows)
+            linear.setdefault(path.rpartition(".")[2], []).append(shape)
     return Sizes(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         depth=int(text.num_hidden_layers),
@@ -142,7 +147,8 @@ def known_sizes(policy: PolicySettings, names: Sequence[str], fetch: bool = Fals
         fetch: ask the hub for a configuration that is not at hand.
 
     Raises:
-        PolicyError: there is no such file, or, with ``fetch``, no such model.
+        PolicyError: there is no such file, it is not that of a causal language model, or, with ``fetch``, there is no
+            such model.
     """
     if policy.kind == "embedded":
         return {name: embedded_sizes(section_of(policy, name)) for name in names}
@@ -152,6 +158,13 @@ def known_sizes(policy: PolicySettings, names: Sequence[str], fetch: bool = Fals
         config = load_config(path, policy.revision, fetch)
         if config is None:
             return None
-        sizes = sizes_of(config)
+        try:
+            sizes = sizes_of(config)
+        except Exception as error:  # whatever transformers raises at a configuration that nobody has checked
+            reason = (str(error).strip().splitlines() or [""])[0][:300]
+            raise PolicyError(
+                f"policy.models: {path}: its {CONFIG} describes no causal language model that transformers "
+                f"{metadata.version('transformers')} knows ({type(error).__name__}: {reason})"
+            ) from error
         found |= {name: sizes for name, own in zip(names, models, strict=False) if own == path}
     return found

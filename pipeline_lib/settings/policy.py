@@ -20,10 +20,8 @@ class LoraAdapter(Section):
     kind: Literal["lora"] = "lora"
     rank: int = Field(16, ge=1, description="rank of the update")
     alpha: float = Field(32.0, gt=0, description="scale; the update is multiplied by alpha / rank")
-    targets: tuple[str, ...] = Field(
-        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        min_length=1,
-        description="names of the linear layers with an adapter",
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"] = Field(
+        "all-linear", description="names of the linear layers with an adapter; all-linear: all but the head"
     )
 
 
@@ -168,7 +166,9 @@ class PretrainedPolicy(Section):
         "bfloat16",
         description="compute type; trained weights stay fp32; auto: the faster one where the base is made",
     )
-    attention: Literal["eager", "sdpa", "flash_attention_2"] = Field("sdpa", description="attention implementation")
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = Field(
+        "auto", description="attention implementation; auto: sdpa where the model has it"
+    )
     chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template if it has one")
     stop_strings: tuple[str, ...] = Field((), description="texts that end an action, for base models")
     gradient_checkpointing: Machine[bool] = Field(

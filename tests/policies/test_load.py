@@ -97,13 +97,13 @@ def test_adapters_share_one_base_in_memory(base: Path):
     assert not {id(p) for _, p in helper.trainable()} & {id(p) for _, p in main.trainable()}
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama", "phi3", "gpt2", "bloom"])
 def test_every_architecture_loads_in_every_way(foreign: Callable[[str], Path], tmp_path: Path, kind: str):
     path = str(foreign(kind))
-    full = _team(tmp_path, models=(path,), adapter={"kind": "none"}, dtype="bfloat16")
+    full = _team(tmp_path, models=(path,), adapter={"kind": "none"}, dtype="bfloat16", attention="auto")
     assert {p.dtype for _, p in full.policy_of("main").trainable()} == {torch.float32}
     assert _shared(*full.policies.values()) == {False}
-    adapted = _team(tmp_path, models=(path,), adapter=LORA, dtype="bfloat16")
+    adapted = _team(tmp_path, models=(path,), adapter=LORA, dtype="bfloat16", attention="auto")
     assert {p.dtype for _, p in adapted.policy_of("main").trainable()} == {torch.float32}
     frozen = {p.dtype for p in adapted.policy_of("main").model.parameters() if not p.requires_grad}
     assert frozen == {torch.bfloat16}

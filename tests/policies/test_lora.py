@@ -8,6 +8,7 @@ import pytest
 import torch
 from peft.tuners.lora import Linear
 from transformers import AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.load import load_team
@@ -15,6 +16,8 @@ from pipeline_lib.policies.lora import attach, merged_state
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
 from pipeline_lib.settings.policy import EmbeddedPolicy, LoraAdapter
 from tests.policies.conftest import TINY
+from tests.rollouts.tiny import CONFIGS
+from tests.rollouts.tiny import policy as random_policy
 
 IDS = torch.tensor([[7, 30, 31, 60, 90, 12]])
 SETTINGS = EmbeddedPolicy.model_validate({**TINY.model_dump(), "adapter": {"kind": "lora", "rank": 4, "alpha": 6.0}})
@@ -124,6 +127,31 @@ def test_a_target_that_is_no_linear_layer_is_named(base: Path, target: str):
         PolicyError, match=rf"policy.adapter.targets: .* has no linear layer '{target}' of its own; it has down_proj"
     ):
         load_team(settings, base, ("main",))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "mamba"])
+def test_models_of_any_architecture_learn_through_adapters_and_merge(kind: str):
+    base = random_policy(kind, attn_implementation=None).model
+    plain, head = copy.deepcopy(base), base.get_output_embeddings()
+    policy = Policy("main", attach(base, LoraAdapter(rank=2), "main", 0), tokenizer=None)  # type: ignore[arg-type]
+    adapted: Any = policy.model
+    linear = {name for name, module in plain.named_modules() if isinstance(module, torch.nn.Linear | Conv1D)}
+    linear -= {name for name, module in base.named_modules() if module is head}
+    assert {name for name, module in adapted.get_base_model().named_modules() if isinstance(module, Linear)} == linear
+    _stir(policy)
+    adapted(IDS).logits.log_softmax(-1)[0, -1, 5].neg().backward()
+    assert all(parameter.grad is not None for _, parameter in policy.trainable())
+    before = _logits(plain)
+    plain.load_state_dict(merged_state(policy))
+    assert torch.allclose(_logits(plain), _logits(adapted), atol=1e-3)
+    assert not torch.allclose(_logits(plain), before, atol=1e-2)
+
+
+def test_layers_that_peft_cannot_adapt_are_named():
+    with pytest.raises(PolicyError, match=r"policy.adapter.targets: .*'out_proj'.*; name other layers, or set policy"):
+        attach(random_policy("mamba").model, LoraAdapter(), "main", 0)
+    adapted: Any = attach(random_policy("mamba").model, LoraAdapter(targets=("in_proj",)), "main", 0)
+    assert sum(isinstance(module, Linear) for module in adapted.modules()) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

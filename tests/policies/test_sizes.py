@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.policies.embedded import make_config
 from pipeline_lib.policies.model_config import NAMED, load_config
@@ -40,8 +41,11 @@ def made(config: Any) -> tuple[int, dict[str, list[tuple[int, int]]]]:
         model: Any = AutoModelForCausalLM.from_config(config)
     linear: dict[str, list[tuple[int, int]]] = {}
     for path, module in model.named_modules():
+        name = path.rpartition(".")[2]
         if isinstance(module, torch.nn.Linear) and path != "lm_head":
-            linear.setdefault(path.rpartition(".")[2], []).append((module.in_features, module.out_features))
+            linear.setdefault(name, []).append((module.in_features, module.out_features))
+        elif isinstance(module, Conv1D):
+            linear.setdefault(name, []).append((module.nx, module.nf))
     return sum(p.numel() for p in model.parameters()), linear
 
 
@@ -75,6 +79,9 @@ def test_what_is_not_at_hand_is_not_known_and_a_missing_file_is_said(tmp_path: A
     assert known_sizes(PretrainedPolicy(models=(str(tmp_path),)), ("a",)) is None
     with pytest.raises(PolicyError, match="there is no such file"):
         known_sizes(PretrainedPolicy(models=("missing.gguf",)), ("a",))
+    write_json(tmp_path / "config.json", {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]})
+    with pytest.raises(PolicyError, match=r"describes no causal language model that transformers .*T5Config"):
+        known_sizes(PretrainedPolicy(models=(str(tmp_path),)), ("a",))
 
 
 @pytest.mark.parametrize("name", NAMED)

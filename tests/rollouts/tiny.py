@@ -45,6 +45,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 96},
     "gemma2": {"model_type": "gemma2", "head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8},
     "mamba": {"model_type": "mamba", "state_size": 4},
+    "bloom": {"model_type": "bloom", "n_layer": 2, "n_head": 4},
+    "falcon": {"model_type": "falcon"},
+    "phi3": {"model_type": "phi3", "original_max_position_embeddings": 96},
+    "mixtral": {"model_type": "mixtral", "num_local_experts": 4},
+    "opt": {"model_type": "opt", "ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1},
+    "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"]},
 }
 FAST = ("qwen2", "qwen3", "llama", "llama3")
 
@@ -67,13 +73,10 @@ def policy(kind: str = "qwen3", seed: int = 0, name: str = "team", spread: float
     if kind == "mamba":
         for key in ("num_attention_heads", "num_key_value_heads", "max_position_embeddings", "intermediate_size"):
             shape.pop(key)
+    attention = more.pop("attn_implementation", "eager" if kind != "mamba" else None)
     config = AutoConfig.for_model(**{**shape, **CONFIGS[kind], **more})
     torch.manual_seed(seed)
-    model = (
-        AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-        if kind != "mamba"
-        else (AutoModelForCausalLM.from_config(config))
-    )
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if parameter.dim() == 2:

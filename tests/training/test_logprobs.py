@@ -25,6 +25,7 @@ from pipeline_lib.training import logprobs as module
 from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.packing import MicroBatch, micro_batches
+from tests.rollouts.tiny import policy as tiny_policy
 from tests.training.conftest import add_lora, make_model, make_team
 
 SHARP = Sampling(temperature=0.6, top_p=0.9, top_k=9)
@@ -122,6 +123,7 @@ def test_only_models_that_see_everything_attend_to_trees() -> None:
     assert not TokenScorer(windowed, Sampling()).shares
     recurrent = MambaForCausalLM(MambaConfig(vocab_size=16, hidden_size=16, num_hidden_layers=1)).eval()
     assert not TokenScorer(recurrent, Sampling()).shares
+    assert not TokenScorer(tiny_policy("bloom").model, Sampling()).shares  # it takes no mask for each pair of tokens
     blind = make_model()
     blind.config._attn_implementation = "flash_attention_2"
     assert not module._attends_to_trees(blind)
