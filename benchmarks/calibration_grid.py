@@ -21,14 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.grid_data import FREE, RARE, RARE_FREE, SHAPES, draw_sizes
+from benchmarks.grid_data import NO_RANGE, RARE, SHAPES, TAILS, draw_sizes, metric_of
 from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
 from pipeline_lib.evaluation.evidence import (
-    OTHERS,
-    SHARES,
     critical,
     equivalence,
     families,
@@ -44,12 +42,12 @@ from pipeline_lib.evaluation.results import TestResult, holm
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)
-#: Of skewed differences, of metrics that are not shares, and of lost episodes.
+#: Of skewed differences, of metrics with another range or none, and of lost episodes.
 OTHER_FAMILIES = {
     "lopsided": (3, 5, 8, 10, 12, 16, 24, 48, 100),
-    **dict.fromkeys(FREE, (8, 12, 20, 100)),
+    **dict.fromkeys(TAILS, (8, 12, 20, 100)),
     **dict.fromkeys(RARE, (5, 8, 10, 12, 20, 30, 60, 100)),
-    **dict.fromkeys(RARE_FREE, (8, 12, 20, 30, 60, 100)),
+    NO_RANGE: (30,),
     "lost": (8, 24, 100),
 }
 RUNS = (1, 3, 8)
@@ -96,18 +94,17 @@ def judged(differences: np.ndarray, codes: np.ndarray, shape: str) -> tuple[str,
     Args:
         differences: (problems,), or (3, problems) without lost episodes and with their worst and best values.
         codes: (problems,) family of each.
-        shape: decides the rule of the metric.
+        shape: decides the range of the metric.
     """
-    rule = OTHERS if shape in FREE else SHARES
     rows = np.atleast_2d(differences)
-    tests = [primary(row, codes, 1 - ALPHA, rule) for row in rows]
-    equal = [within(one, families(row, codes, rule), MARGIN, ALPHA) for one, row in zip(tests, rows, strict=True)]
-    test, found = whatever_was_lost(tests[0], tests[1:]), families(rows[0], codes, rule)
+    tests = [primary(row, codes, 1 - ALPHA) for row in rows]
+    equal = [within(one, families(row, codes), MARGIN, ALPHA) for one, row in zip(tests, rows, strict=True)]
+    test, found = whatever_was_lost(tests[0], tests[1:]), families(rows[0], codes)
     same = whatever_was_lost(equal[0], equal[1:], signed=False)
     seen = [test.estimate or 0.0 for test in tests]
     comparison = dataclasses.replace(
         _template(),
-        reach=float(np.ptp(rows[0])) if shape in FREE else 1.0,
+        info=metric_of(shape),
         losses=Losses((0, 0), (0, 0), min(seen), max(seen), False) if len(rows) > 1 else None,
         families=int(codes.max()) + 1,
         evidence=found,

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy import stats
 
 from benchmarks.simulated_data import Rng
+from pipeline_lib.environment_api.metrics import Metric
 
 #: Differences, (problems,), and their true mean.
 Drawn = tuple[np.ndarray, float]
@@ -56,14 +58,29 @@ def _rates(before: float, after: float) -> Callable[[Rng, np.ndarray, int], tupl
     return draw
 
 
-def _free(effects: Callable[[Rng, int], np.ndarray], mean: float) -> Callable[[Rng, np.ndarray, int], Drawn]:
-    """Differences in a metric without a range: skewed family effects about 0, and a little noise of problems."""
+def _tailed(quantile: Callable[[np.ndarray], np.ndarray]) -> Callable[[Rng, np.ndarray, int], Drawn]:
+    """Skewed family effects about 0, in a metric whose range ends with the greatest one in a hundred (`metric_of`).
+
+    Greater ones are cut off.  Problems add a little noise.
+    """
+
+    def cut(share: np.ndarray) -> np.ndarray:
+        return 0.2 * quantile(np.minimum(share, 0.99))
+
+    mean = float(cut((np.arange(100_000) + 0.5) / 100_000).mean())
 
     def draw(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
-        shared = 0.2 * (effects(rng, codes.max() + 1) - mean)[codes]
-        return shared + 0.1 * rng.standard_normal(codes.size), 0.0
+        noise = np.clip(0.1 * rng.standard_normal(codes.size), -NOISE, NOISE)
+        return cut(rng.random(codes.max() + 1))[codes] - mean + noise, 0.0
 
     return draw
+
+
+def metric_of(shape: str) -> Metric:
+    """Return the metric of a shape: a share, one with another range, or one without."""
+    if shape in TAILS:
+        return Metric("value", low=0.0, high=0.2 * float(TAILS[shape](np.array(0.99))) + NOISE)
+    return Metric("value") if shape == NO_RANGE else Metric("tests passed", share=True)
 
 
 def lost(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
@@ -97,27 +114,30 @@ def _rare(one_in: int, sign: int) -> Callable[[Rng, np.ndarray, int], Drawn]:
     return draw
 
 
-def _rare_free(one_in: int) -> Callable[[Rng, np.ndarray, int], Drawn]:
-    """Differences in a metric without a range: one family in so many gains as much as all others, by 0.05 each, lose.
+def no_range(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
+    """Differences in a metric without a range: one family in a hundred gains as much as all others, by 0.05 each, lose.
 
     Samples without such a family show little spread, so the values that were seen say nothing of its size.
     """
-
-    def draw(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
-        rare = (rng.random(codes.max() + 1) < 1 / one_in)[codes]
-        return np.where(rare, 0.05 * (one_in - 1), -0.05) + 0.02 * rng.standard_normal(codes.size), 0.0
-
-    return draw
+    rare = (rng.random(codes.max() + 1) < 0.01)[codes]
+    return np.where(rare, 0.05 * 99, -0.05) + 0.02 * rng.standard_normal(codes.size), 0.0
 
 
 #: Shapes in which a kind of family that is hardly seen makes up for what all others show.
 RARE = ("one in ten", "one in twenty")
 
-#: The same in a metric without a declared range: nothing bounds what the kind shows, so no 5 % are promised.
-RARE_FREE = ("one in twenty, no range", "one in a hundred, no range")
+#: The same in a metric without a declared range, of which nothing bounds what the kind shows.
+NO_RANGE = "one in a hundred, no range"
 
-#: Shapes of metrics that are not shares.
-FREE = ("lognormal", "very lognormal", "Pareto", "heavy Pareto", *RARE_FREE)
+#: Greatest noise of a problem in the next shapes.
+NOISE = 0.3
+#: Quantiles of the family effects of metrics with another range than that of a share.
+TAILS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "lognormal": stats.lognorm(1).ppf,
+    "very lognormal": stats.lognorm(2).ppf,
+    "Pareto": stats.lomax(3).ppf,
+    "heavy Pareto": stats.lomax(1.5).ppf,
+}
 
 #: Shape by name, and whether the number of training runs matters to it.
 SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float]], bool]] = {
@@ -128,13 +148,9 @@ SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float
     "gain": (_rates(0.2, 0.8), True),
     "rare gain": (_rates(0.96, 0.99), True),
     "lopsided": (lopsided, False),
-    "lognormal": (_free(lambda rng, count: rng.lognormal(0, 1, count), math.exp(0.5)), False),
-    "very lognormal": (_free(lambda rng, count: rng.lognormal(0, 2, count), math.exp(2)), False),
-    "Pareto": (_free(lambda rng, count: rng.pareto(3, count), 0.5), False),
-    "heavy Pareto": (_free(lambda rng, count: rng.pareto(1.5, count), 2.0), False),
+    **{name: (_tailed(quantile), False) for name, quantile in TAILS.items()},
     "lost": (lost, False),
     "one in ten": (_rare(10, 1), False),
     "one in twenty": (_rare(20, -1), False),
-    "one in twenty, no range": (_rare_free(20), False),
-    "one in a hundred, no range": (_rare_free(100), False),
+    NO_RANGE: (no_range, False),
 }

@@ -30,7 +30,11 @@ def parser() -> argparse.ArgumentParser:
     reader.add_argument("--systems", nargs="+", metavar="NAME", help="the others (default: all)")
     reader.add_argument("--margin", type=number(1e-300, _MOST), help="smallest difference that matters (a share: 0.05)")
     reader.add_argument(
-        "--metric-range", type=number(_LEAST, _MOST), nargs=2, metavar=("LOW", "HIGH"), help="of the metric"
+        "--metric-range",
+        type=number(_LEAST, _MOST),
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="of the metric; without it no verdict",
     )
     reader.add_argument("--alpha", type=number(1e-6, 0.499), help="family-wise error rate (default: 0.05)")
     reader.add_argument("--power", type=number(0.501, 0.999), help="for detectable differences (default: 0.8)")

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
 from pipeline_lib.assembly.memory_check import counts_in, prepared, refusal, room
-from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.evidence import families_against
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
+from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
@@ -31,7 +33,8 @@ from tasks.runtime.exit_status import explained
 def plan(arguments: argparse.Namespace) -> None:
     """Print the requirements of each wanted difference."""
     params = load_params()
-    check_bounds(params, arguments)
+    metric = metric_of(params)
+    check_bounds(metric, arguments)
     pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
     comparisons = family_size(params)
     console = Console()
@@ -75,11 +78,25 @@ def plan(arguments: argparse.Namespace) -> None:
         "training runs (a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal "
         "checkpoints gains by chance."
     )
-    least = [families_against(wanted / (1 + wanted), params.verdict.alpha) for wanted in sorted(arguments.difference)]
+    if text := no_range(metric):
+        console.print(text)
+        return
+    wanted, alpha = sorted(arguments.difference), params.verdict.alpha
+    least = [families_against(difference / (metric.reach + difference), alpha) for difference in wanted]
     console.print(
-        "A share needs problems of more families than can hide a rare kind that undoes the difference: "
-        f"{', '.join(map(str, least))} for these differences, the least first."
+        "A verdict needs problems of more families than can hide a rare kind that undoes the difference: "
+        f"{', '.join(f'{count:,}' for count in least)} for these differences, the least first."
     )
+
+
+def metric_of(params: Params) -> Metric:
+    """Return the metric of the verdict with its range, which of a reward the environment knows."""
+    metrics = find(params.environment.kind).metrics()
+    if params.evaluate.metric == "reward":
+        environment = make_environment(params.environment, params.sandbox)
+        metrics = with_reward(metrics, *environment.episode_bounds)
+        environment.close()
+    return describe(params.evaluate.metric, metrics)
 
 
 def plan_memory(gpu: float | None) -> None:
@@ -117,13 +134,12 @@ def _gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size >= 0.005 * GIB else "-"
 
 
-def check_bounds(params: Params, arguments: argparse.Namespace) -> None:
+def check_bounds(metric: Metric, arguments: argparse.Namespace) -> None:
     """Refuse differences and variances that the metric cannot have.
 
     Raises:
         ArgumentError: one is too large.
     """
-    metric = describe(params.evaluate.metric, find(params.environment.kind).metrics())
     if metric.low is None or metric.high is None:
         return
     width = metric.high - metric.low

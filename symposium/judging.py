@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.evaluation import planning, verdict
 from pipeline_lib.evaluation.metrics import check_guards
+from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings.base import result_settings
@@ -97,7 +99,8 @@ def plan(
         params.verdict.power,
         -(-params.train.steps // params.train.checkpoint_every),
     )
-    return Requirements(pilot, tuple(rows))
+    info = describe(params.evaluate.metric, _list(first)[0].metrics)
+    return Requirements(pilot, tuple(rows), no_range(info))
 
 
 def _where(experiment: Experiment, evaluations: Sequence[Evaluation]) -> str:

@@ -78,7 +78,8 @@ def verdict(
         baseline: the system that all others are compared with; by default ``baseline``, ``base``, or the first.
         systems: the others; by default all.
         margin: smallest difference that would matter; 0.05 for a share, else it has to be given.
-        metric_range: least and greatest possible value; values that are all 0 or 1 are a share.
+        metric_range: least and greatest possible value, without which there is no verdict; values that are all 0 or 1
+            are a share.
         alpha: family-wise error rate; 0.05 by default.
         power: power for which detectable differences are computed; 0.8 by default.
         plan: file of a plan, written by ``symposium verdict --plan``.

@@ -242,13 +242,16 @@ class Requirements:
     Attributes:
         pilot: the variances of the pilot, in squared units of the metric.
         rows: one per wanted difference, episodes per problem and training runs (`evaluation.planning.requirements`).
+        caveat: why no number of problems brings a verdict; empty if one does.
     """
 
     pilot: Variances
     rows: tuple[Mapping[str, Any], ...]
+    caveat: str = ""
 
     def __repr__(self) -> str:
-        return f"Requirements({len(self.rows)} designs, from a pilot of {self.pilot.problems} problems)"
+        text = f"Requirements({len(self.rows)} designs, from a pilot of {self.pilot.problems} problems)"
+        return f"{text}. {self.caveat}" if self.caveat else text
 
     def _repr_html_(self) -> str:
         columns = {
@@ -256,7 +259,8 @@ class Requirements:
             "problems": "problems", "problems_new_runs": "problems, for other runs too",
             "test_episodes": "episodes in the test", "sweep_episodes": "episodes in the sweep",
         }  # fmt: skip
-        return table(tuple(columns.values()), [[row[name] for name in columns] for row in self.rows])
+        shown = table(tuple(columns.values()), [[row[name] for name in columns] for row in self.rows])
+        return shown + (paragraph(self.caveat) if self.caveat else "")
 
 
 def _report_data(run: TrainingRun) -> ReportData:

@@ -149,7 +149,7 @@ def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_mi
     for path in sorted((ROOT / "docs/studies").glob("*.json")):
         for c in json.loads(path.read_text())["contrasts"]:
             test, corrected = c["test"], (c["p_adjusted"], c["equivalence_p_adjusted"])
-            found = Basis((test["estimate"],), *corrected, test["n"][-1], 1.0, INFO, 0.05, 0.05, len(c["cells"][0]))
+            found = Basis((test["estimate"],), *corrected, test["n"][-1], INFO, 0.05, 0.05, len(c["cells"][0]))
             assert c["verdict"] == found.verdict() and c["sentence"].startswith(f"{c['verdict']}: "), c["name"]
             assert c["sentence"].endswith(rare_families(found, c["verdict"])), c["name"]
             if c["verdict"] in ("EQUIVALENT", "WORSE"):
@@ -163,7 +163,7 @@ def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_mi
         for c in kept["comparisons"] if families else ():
             if isinstance(c["p (Holm)"], float) and c["verdict"] != "INCONCLUSIVE":
                 same = 0.0 if c["verdict"] == "EQUIVALENT" else None
-                found = Basis((c["difference"],), c["p (Holm)"], same, int(families[1]), 1.0, INFO, 0.05, 0.05)
+                found = Basis((c["difference"],), c["p (Holm)"], same, int(families[1]), INFO, 0.05, 0.05)
                 assert found.verdict() == c["verdict"], (path.name, c["against"])
                 checked += 1
     assert checked > 30

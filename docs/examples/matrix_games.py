@@ -37,7 +37,7 @@ class _Game(symposium.TextTask):
     agents = ("row", "column")
     measures = {
         "payoff_share": symposium.Metric("payoff of the best", share=True, solves=True),
-        "payoff": symposium.Metric("mean payoff", low=0.0),
+        "payoff": symposium.Metric("mean payoff", low=0.0, high=75.0),  # of a stag
         "cooperation": symposium.Metric("both cooperate", share=True, behaviour=True),
         "equilibrium": symposium.Metric("an equilibrium of own payoffs", share=True, behaviour=True),
     }

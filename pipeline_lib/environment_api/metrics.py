@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ class Metric:
         share: the metric is a fraction in [0, 1] and is shown in per cent, differences in points.
         better: which direction is good; for a primary metric higher must be better.
         low: smallest possible value, or None if unknown; 0 for a share.
-        high: greatest possible value, or None if unknown; 1 for a share.
+        high: greatest possible value, or None if unknown; 1 for a share.  Without both there is no verdict.
         behaviour: whether it describes how a team behaves, not how well it does.
         over_checkpoints: whether it is plotted over the checkpoints, beside the primary metric.
         at_k: name of the expected best value among k episodes, for example ``accuracy`` for ``accuracy@k``.
@@ -44,6 +45,11 @@ class Metric:
             object.__setattr__(self, "low", 0.0)
             object.__setattr__(self, "high", 1.0)
 
+    @property
+    def reach(self) -> float:
+        """The greatest difference between two values; infinite without a declared range."""
+        return math.inf if self.low is None or self.high is None else self.high - self.low
+
     def text(self, value: float) -> str:
         """Return a value with its unit, for example ``71.3 %``."""
         return f"{100 * value:.1f} %" if self.share else f"{value:.3g}"
@@ -56,7 +62,7 @@ class Metric:
 
     def judges_nothing(self, margin: float) -> str:
         """Return why no difference of this metric can exceed ``margin`` (in its unit); an empty text if one can."""
-        if self.low is None or self.high is None or margin < self.high - self.low:
+        if margin < self.reach:
             return ""
         return (
             f"{margin:g} is not less than the whole range of {self.label}, {self.low:g} to {self.high:g}, so any two "

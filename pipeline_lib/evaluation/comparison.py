@@ -6,6 +6,7 @@ claim about these teams on new problems; `evidence` decides when it can be trust
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,18 +19,16 @@ from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, encode, t_inte
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.evidence import (
     Families,
-    Rule,
     constant_bounds,
     distribution_free,
     families,
     mean_interval,
     no_answer,
     primary,
-    rule_of,
     with_missing,
     within,
 )
-from pipeline_lib.evaluation.losses import Losses, describe_losses, ends, extremes, whatever_was_lost, widest
+from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
 from pipeline_lib.evaluation.metrics import identical_share
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, Table, pair, problem_means, tabulate
@@ -81,8 +80,6 @@ class Comparison(Result):
     alpha: float  #: family-wise error rate
     power: float  #: power for the next two numbers, which hold after the correction for the family
     faults: tuple[str, ...]  #: guards that the first team fails
-    #: Greatest difference that a family can show: the width of the metric's range, else of the values that were seen.
-    reach: float
     degenerate: str  #: why these data are no evidence; empty if they are
     #: They count as a single observation (identical episodes, or one family), so there is no verdict.
     one_observation: bool
@@ -142,13 +139,12 @@ def measure_tables(
         EvaluationError: the teams have no common problem, or none without lost episodes.
     """
     worst = extremes(a, b, names, info)
-    low, high = ends((a, b), info)
     pairing = pair(a, b, names)
     level, clusters = 1 - settings.alpha, pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
     claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
     difference = whatever_was_lost(claims.difference, [other.difference for other in others])
-    found = families(left - right, clusters, rule_of(info))
+    found = families(left - right, clusters)
     flat = [np.moveaxis(values, 1, 2).reshape(-1, values.shape[1]) for values in (pairing.a, pairing.b)]
     return Comparison(
         names=names,
@@ -176,7 +172,6 @@ def measure_tables(
         alpha=settings.alpha,
         power=settings.power,
         faults=tuple(faults),
-        reach=high - low,
         degenerate=same or _constant(difference, info),
         one_observation=bool(same) or found.count < 2,
         notes=pairing.notes,
@@ -207,7 +202,7 @@ def measure_apart(
         info=info,
         problems=len({*a.problems, *b.problems}),
         families=len({*a.families, *b.families}),
-        evidence=Families(0, 0.0, 0.0, 0.0, 0.0, 0.0, rule_of(info)),
+        evidence=Families(0, 0.0, 0.0, 0.0, 0.0, 0.0),
         runs=(len(a.seeds) if a.trained else 0, len(b.seeds) if b.trained else 0),
         episodes=(a.played - a.lost, b.played - b.lost),
         means=(means[0], means[1]),
@@ -221,7 +216,6 @@ def measure_apart(
         alpha=settings.alpha,
         power=settings.power,
         faults=(),
-        reach=0.0,
         degenerate=reason,
         one_observation=True,
         notes=(),
@@ -241,15 +235,15 @@ class _Claims:
 
 
 def _claims(pairing: Pairing, info: Metric, settings: VerdictSettings) -> _Claims:
-    level, clusters, rule = 1 - settings.alpha, pairing.clusters, rule_of(info)
+    level, clusters = 1 - settings.alpha, pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
-    difference = primary(left - right, clusters, level, rule)
+    difference = primary(left - right, clusters, level)
     return _Claims(
         difference=difference,
-        equivalence=within(difference, families(left - right, clusters, rule), settings.margin, settings.alpha),
+        equivalence=within(difference, families(left - right, clusters), settings.margin, settings.alpha),
         new_runs=new_runs(pairing.a_means, pairing.b_means, clusters, level, pairing.aligned, any(pairing.trained)),
         means=(mean_interval(left, clusters, level, info), mean_interval(right, clusters, level, info)),
-        per_seed=_per_seed(pairing, level, rule),
+        per_seed=_per_seed(pairing, level),
     )
 
 
@@ -262,9 +256,9 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
     estimate = comparison.difference.estimate
     if comparison.difference.p is not None or estimate is None or found.count < 2:
         return None
-    if info.low is None or info.high is None:
+    if math.isinf(info.reach):
         return None
-    alpha, reach = comparison.alpha / comparison.family_size, info.high - info.low
+    alpha, reach = comparison.alpha / comparison.family_size, info.reach
     if comparison.constant:
         low, high = constant_bounds(estimate, found.count, alpha, reach)
     else:
@@ -282,7 +276,6 @@ class Basis:
     p: float | None  #: of no difference, corrected for the family
     same: float | None  #: of a difference of the margin or more, corrected
     families: int  #: families in the sample
-    reach: float  #: greatest difference between two values
     info: Metric  #: the metric
     alpha: float  #: error rate
     margin: float  #: smallest difference that would matter
@@ -290,8 +283,8 @@ class Basis:
 
     @property
     def most(self) -> float:
-        """The greatest difference that a family can show."""
-        return self.terms * self.reach
+        """The greatest difference that a family can show; infinite if the metric has no declared range."""
+        return self.terms * self.info.reach
 
     def unseen(self) -> tuple[float, float]:
         """Return limits of the difference if the families that may be missing from the sample differ most.
@@ -301,7 +294,10 @@ class Basis:
         return with_missing(min(self.estimates), max(self.estimates), self.families, self.alpha, self.most)
 
     def verdict(self) -> str:
-        """Return the verdict: what is significant, and holds whatever families that are not in the sample show."""
+        """Return the verdict: what is significant, and holds whatever families that are not in the sample show.
+
+        Nothing does for a metric without a declared range, of which those could show anything.
+        """
         low, high = self.unseen()
         significant, equal = (p is not None and p <= self.alpha for p in (self.p, self.same))
         if equal and -self.margin < low and high < self.margin:
@@ -317,7 +313,7 @@ def basis(c: Comparison) -> Basis | None:
         return None
     lost = () if c.losses is None else (c.losses.low, c.losses.high)
     p, same = c.p_adjusted, c.equivalence_p_adjusted
-    return Basis((c.difference.estimate, *lost), p, same, c.families, c.reach, c.info, c.alpha, c.margin)
+    return Basis((c.difference.estimate, *lost), p, same, c.families, c.info, c.alpha, c.margin)
 
 
 def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, level: float) -> Effect:
@@ -326,14 +322,14 @@ def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, 
     return paired_hedges_g(left, right, clusters, difference.df, level)
 
 
-def _per_seed(pairing: Pairing, level: float, rule: Rule) -> tuple[SeedResult, ...]:
+def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:
     if not any(pairing.trained):
         return ()
     a, b = pairing.a_means, pairing.b_means
     if not pairing.aligned:
         b = np.broadcast_to(b.mean(axis=0), a.shape)
     return tuple(
-        SeedResult(int(seed), float(x.mean()), float(y.mean()), primary(x - y, pairing.clusters, level, rule))
+        SeedResult(int(seed), float(x.mean()), float(y.mean()), primary(x - y, pairing.clusters, level))
         for seed, x, y in zip(pairing.seeds, a, b, strict=True)
         if seed is not None
     )

@@ -5,12 +5,11 @@ With skewed differences, as at a ceiling, a t test is wrong on one side; `primar
 
 A t test assumes that unseen families vary like the observed ones.  This fails if one or two families have all the
 variation: at a ceiling or floor most families show no difference at all, and the standard error comes from a few of
-them.  `families` computes the effective number of families that carry the variation.  Below `Rule.least` there is
+them.  `families` computes the effective number of families that carry the variation.  Below `LEAST_CARRYING` there is
 no p value, and the verdict follows from bounds that assume only that values are in the metric's range.
 
-A share cannot be skewed without limit, other metrics can: a reward, or meals, may be far from normal in ways that few
-families do not show.  So `OTHERS` asks for more of them and moves limits further.
-benchmarks/results/calibration-grid.md measures all of this.
+Every metric with a declared range is a share in another unit, so one rule serves all; one without a range has no
+verdict.  benchmarks/results/calibration-grid.md measures all of this.
 
 Tests of difference and of equivalence by Student's t; for degenerate data they return a reason.
 
@@ -22,7 +21,7 @@ Tails of a t statistic of skewed data.
 If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
 distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
 shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
-A limit is only moved outwards, by ``caution`` times that shift (`Rule.outwards`).  Symmetric data keep
+A limit is only moved outwards, by ``caution`` times that shift (`outwards`).  Symmetric data keep
 Student's test, except for the skewness that they show by chance.
 """
 
@@ -137,27 +136,19 @@ def _outwards(q: float, lean: float, caution: float) -> float:
 FEW_CARRYING = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Result):
-    """What a t test needs (calibrated)."""
-
-    least: float  #: minimum effective number of families that carry the variation of a difference
-    caution: float  #: factor by which the shift of a limit for the skewness is multiplied
-    bias: float  #: how much a sample's skewness is below the true one: by the factor 1 + bias / df
-
-    def outwards(self, df: float) -> float:
-        """Return the factor for the observed skewness, given the degrees of freedom ``df`` >= 1 of the mean."""
-        return self.caution * (1 + self.bias / df)
+#: Minimum effective number of families that carry the variation of a difference (calibrated).
+LEAST_CARRYING = 3.0
+#: Factor by which the shift of a limit for the skewness is multiplied (calibrated).
+CAUTION = 1.5
 
 
-#: 7 is the bias for exponential families: 8, 12 and 24 of them show 53, 61 and 75 % of their skewness on average.  The
-#: great caution for other metrics covers it.
-SHARES, OTHERS = Rule(3.0, 1.5, 7.0), Rule(6.0, 12.0, 0.0)
+def outwards(df: float) -> float:
+    """Return the factor for the observed skewness, given the degrees of freedom ``df`` >= 1 of the mean.
 
-
-def rule_of(info: Metric) -> Rule:
-    """Return the rule for a metric."""
-    return SHARES if info.share else OTHERS
+    A sample's skewness is too small.  The correction is that for exponential families: 8, 12 and 24 of them show 53, 61
+    and 75 % of theirs on average.
+    """
+    return CAUTION * (1 + 7 / df)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +161,9 @@ class Families(Result):
     largest: float  #: share of the largest family in all problems, in (0, 1]
     gain: float  #: mean over problems of the family differences above 0, in units of the metric
     loss: float  #: mean over problems of those below 0, as a positive number
-    rule: Rule  #: what a t test of the metric needs
 
 
-def families(differences: ArrayLike, clusters: Codes, rule: Rule = SHARES) -> Families:
+def families(differences: ArrayLike, clusters: Codes) -> Families:
     """Return the evidence behind ``differences`` (n,) of problems in ``clusters`` (n,)."""
     d = np.asarray(differences, float)
     sizes = np.bincount(clusters)
@@ -187,27 +177,26 @@ def families(differences: ArrayLike, clusters: Codes, rule: Rule = SHARES) -> Fa
         largest=float(weights.max()),
         gain=float(weights @ np.maximum(means, 0.0)),
         loss=float(weights @ np.maximum(-means, 0.0)),
-        rule=rule,
     )
 
 
-def primary(differences: ArrayLike, clusters: Codes, level: float, rule: Rule = SHARES) -> TestResult:
+def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult:
     """Return the paired t test, or in ``degenerate`` why these families do not support one.
 
     Interval and p value are those of `evidence.paired`, widened for skewed differences.  Both use the same
     method, so that p value, interval and verdict cannot contradict each other.
     """
     test = paired(differences, clusters, level)
-    found = families(differences, clusters, rule)
+    found = families(differences, clusters)
     if test.statistic is None or test.df is None:
         return test
-    if found.carrying < rule.least:
+    if found.carrying < LEAST_CARRYING:
         reason = (
             f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry "
-            f"the variation, where at least {rule.least:g} are needed; evaluate problems of more families"
+            f"the variation, where at least {LEAST_CARRYING:g} are needed; evaluate problems of more families"
         )
         return no_answer(test.method, test.n, level, reason, test.estimate)
-    caution = rule.outwards(test.df)
+    caution = outwards(test.df)
     tails = (
         upper_tail(test.statistic, test.df, found.skewness, caution),
         upper_tail(-test.statistic, test.df, -found.skewness, caution),
@@ -229,7 +218,7 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
     plain = equivalence(test, margin, alpha)
     if test.estimate is None or test.se is None or test.df is None:
         return dataclasses.replace(plain, level=1 - alpha)
-    caution = found.rule.outwards(test.df)
+    caution = outwards(test.df)
     above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness, caution)
     below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness, caution)
     low, high = _limits(test, found, alpha / 2)
@@ -245,24 +234,24 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 
 def critical(df: float, found: Families, alpha: float) -> float:
     """Return the critical t at the two-sided level ``alpha``, averaged over both directions."""
-    lean, caution = found.skewness, found.rule.outwards(df)
+    lean, caution = found.skewness, outwards(df)
     return (upper_critical(alpha / 2, df, lean, caution) + upper_critical(alpha / 2, df, -lean, caution)) / 2
 
 
 def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
     """Return the mean of a team's ``values`` (problems,) with its interval of coverage ``level``.
 
-    A share is treated as a proportion: the interval is the exact binomial one, with the number of trials that has the
-    variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the observed variance is
-    too small, so one family is added, with the greatest variance possible at this mean.  If no family varies, the
-    families are the trials.  A metric that is no share, and so may be skewed without limit, has Student's interval,
-    widened for skewness, within its range if it has one.
+    With a declared range it is treated as a proportion: the interval is the exact binomial one, with the number of
+    trials that has the variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the
+    observed variance is too small, so one family is added, with the greatest variance possible at this mean.  If no
+    family varies, the families are the trials.  A metric without a range has Student's interval, widened for skewness,
+    within the end that it has.
     """
     plain, known = t_interval(values, clusters, level), clustered_mean(values, clusters)
     tail = (1 - level) / 2
     if known.clusters < 2:
         return plain
-    if info.low is not None and info.high is not None and (info.share or plain.degenerate):
+    if info.low is not None and info.high is not None:
         width = info.high - info.low
         share = min(1.0, max(0.0, (known.mean - info.low) / width))
         trials = _trials(share, known.se / width, known, len(np.asarray(values)), tail)
@@ -272,7 +261,7 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
         return Estimate(known.mean, info.low + width * low, info.low + width * high, level, method, known.clusters)
     if plain.degenerate:
         return plain
-    caution = OTHERS.outwards(known.df)
+    caution = outwards(known.df)
     low = known.mean - upper_critical(tail, known.df, known.skewness, caution) * known.se
     high = known.mean + upper_critical(tail, known.df, -known.skewness, caution) * known.se
     low = low if info.low is None else max(low, info.low)
@@ -300,7 +289,7 @@ def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: 
 
 def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:
     assert test.estimate is not None and test.se is not None and test.df is not None
-    lean, caution = found.skewness, found.rule.outwards(test.df)
+    lean, caution = found.skewness, outwards(test.df)
     low = test.estimate - upper_critical(tail, test.df, lean, caution) * test.se
     return low, test.estimate + upper_critical(tail, test.df, -lean, caution) * test.se
 

@@ -15,6 +15,7 @@ which r others are significant.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from pipeline_lib.evaluation.comparison import (
@@ -75,20 +76,20 @@ def identical(comparison: Comparison, reason: str) -> Comparison:
 
 def _with_power(c: Comparison, alpha: float) -> Comparison:
     """Add the detectable difference, and the number of problems that the margin needs, at level ``alpha``."""
-    se, df = c.difference.se, c.difference.df
-    if se is None or df is None:
+    se, df, reach = c.difference.se, c.difference.df, c.info.reach
+    if se is None or df is None or math.isinf(reach):
         return c
     variance = se**2 * c.problems  # of a problem's difference, clustering included
     per_family = c.problems / (df + 1)
     try:
-        needed = problems_needed(c.margin, variance, alpha, c.power, per_family, c.reach, c.alpha)
+        needed = problems_needed(c.margin, variance, alpha, c.power, per_family, reach, c.alpha)
     except EvaluationError:  # more than anybody could have: no reason to have no verdict
         needed = None
     return dataclasses.replace(
         c,
         detectable=max(
             detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
-            beyond_missing(unbiased(se, df), c.families, c.power, c.reach, c.alpha),
+            beyond_missing(unbiased(se, df), c.families, c.power, reach, c.alpha),
         ),
         problems_for_margin=needed,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import difflib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class OutcomePlan(SealedPlan):
     """What is fixed before the first outcome is seen."""
 
     metric: str  #: name of the metric
-    low: float | None  #: its least value, or None if it has no range
+    low: float | None  #: its least value; None in a plan of an earlier version, for a metric without a range
     high: float | None  #: its greatest value, or None
     baseline: str  #: the system that all others are compared with
     systems: tuple[str, ...]  #: the others
@@ -156,15 +157,10 @@ def judge_outcomes(
     comparisons = decide(measured)
     design = _design(tables, baseline, settings, info)
     check = None if plan is None else check_outcome_plan(plan, design, older)
-    no_range = (
-        f"the range of {info.label} is not known, so few families that differ much from the rest are expected, and "
-        "intervals are wider; --metric-range gives it"
-    )
     caveats = (
         *_of_plan(check),
         *counted(notes, "note on the rows", "notes on the rows"),
         *counted(_of_seeds(tables, baseline), "note on training seeds", "notes on training seeds"),
-        *counted([] if None not in (info.low, info.high) else [no_range], "note on the metric", "notes on the metric"),
         *of_comparisons(comparisons.values()),
     )
     lines = {name: against_base(comparison) for name, comparison in comparisons.items()}
@@ -324,8 +320,8 @@ def plan_outcomes(
 ) -> OutcomePlan:
     """Write a plan to ``path``, which must not exist.
 
-    Baseline and systems are needed; the margin, too, if the metric (the column of the values) is no share.  ``samples``
-    counts the outcomes per problem, system and training seed; ``seeds`` is 0 without training.
+    Baseline, systems and the range of the metric (the column of the values) are needed; the margin, too, if it is no
+    share.  ``samples`` counts the outcomes per problem, system and training seed; ``seeds`` is 0 without training.
 
     Raises:
         OutcomesError: something is missing or wrong, or the file exists.
@@ -337,8 +333,12 @@ def plan_outcomes(
         )
     if asked.baseline in asked.systems or len(set(asked.systems)) < len(asked.systems):
         raise OutcomesError("--systems names every other system once, without the baseline")
-    ends = _checked_range(asked.metric_range)
-    low, high = ends or (None, None)
+    if (ends := _checked_range(asked.metric_range)) is None:
+        raise OutcomesError(
+            "a metric without a declared range gets no verdict: give --metric-range, its least and greatest possible "
+            "value (0 1 for a share)"
+        )
+    low, high = ends
     settings = _settings(asked, Metric(metric or "value", share=ends == (0.0, 1.0), low=low, high=high))
     plan = OutcomePlan(
         metric or "value", low, high, asked.baseline, tuple(sorted(asked.systems)), problems, samples, seeds,
@@ -356,6 +356,7 @@ def _settings(asked: Asked, info: Metric) -> VerdictSettings:
         raise OutcomesError(
             f"the smallest difference of {info.label!r} that would matter is not known: give --margin, in its unit "
             "(only for a share, with --metric-range 0 1 or values of 0 and 1 alone, it is 0.05 by default)"
+            f"{'' if math.isfinite(info.reach) else ', and --metric-range, without which there is no verdict'}"
         )
     if asked.margin is not None and asked.margin > GREATEST:
         raise OutcomesError(f"--margin: {asked.margin:g} is too large to compute with; use another unit")
@@ -374,8 +375,8 @@ def _checked_range(ends: tuple[float, float] | None) -> tuple[float, float] | No
         raise OutcomesError(f"--metric-range: {ends[0]:g} is not less than {ends[1]:g}")
     if ends is not None and max(map(abs, ends)) > GREATEST:
         raise OutcomesError(
-            f"--metric-range: {ends[0]:g} to {ends[1]:g} is too large to compute with; leave it out if the metric has "
-            "no range"
+            f"--metric-range: {ends[0]:g} to {ends[1]:g} is too large to compute with; use another unit, or "
+            "leave it out (then there is no verdict)"
         )
     return ends
 

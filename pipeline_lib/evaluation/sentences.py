@@ -7,6 +7,7 @@ The details of every caveat are kept beside the lines, for a reader who unfolds 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,22 @@ def p_text(p: float | None) -> str:
 def sentence(c: Comparison) -> str:
     """Return the summary of a comparison with its verdict; failed guards are always included."""
     doubt = "" if c.degenerate else caution(c)
-    return " ".join(filter(None, (_finding(c), doubt, lost(c)))) + guards(c)
+    return " ".join(filter(None, (_finding(c), doubt, _no_range(c), lost(c)))) + guards(c)
+
+
+def no_range(info: Metric) -> str:
+    """Return why a metric without a declared range has no verdict, and what to do; empty if it has a range."""
+    if math.isfinite(info.reach):
+        return ""
+    return (
+        f"No range of {info.label} is declared, and without one a rare kind of family could undo any difference, so "
+        "there is no verdict; declare it: `low` and `high` of a metric, `reward_bounds` of a reward, --metric-range "
+        "(metric_range=) of outcomes."
+    )
+
+
+def _no_range(c: Comparison) -> str:
+    return "" if c.one_observation else no_range(c.info)
 
 
 def caution(c: Comparison) -> str:
@@ -109,15 +125,16 @@ def _finding(c: Comparison) -> str:
             f"that would matter ({_interval_of(c.equivalence, info)}, {p_text(c.equivalence_p_adjusted)} for a greater "
             f"one{corrected})."
         )
-    if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
-        return f"{c.verdict}: {facts} {evidence}."  # `guards` adds the reason: a failed guard
+    failed = c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha
+    if failed or no_range(info):
+        return f"{c.verdict}: {facts} {evidence}."  # the reason follows
     return f"{c.verdict}: {facts} {evidence}. {power(c, info)}"
 
 
 def power(c: Comparison, info: Metric) -> str:
     """Return what the design could have found."""
     if c.detectable is None:
-        return "This design cannot tell."
+        return no_range(info) or "This design cannot tell."
     needed = "more problems than can be had" if c.problems_for_margin is None else f"{c.problems_for_margin} problems"
     return (
         f"These {c.problems} problems find a difference of {info.difference(c.detectable).lstrip('+')} with "
@@ -151,27 +168,20 @@ def _bounded(c: Comparison, info: Metric) -> str:
 
 
 def rare_families(found: Basis, verdict: str) -> str:
-    """Return what families too rare to be in this sample would do to a significant result; else an empty text.
+    """Return what families too rare to be in this sample would do to a significant result that is no verdict.
 
-    Where the metric has a range, the verdict allows for them; where it has none, only for the values that were seen.
+    Else, or if the metric has no declared range (`no_range`), the text is empty.
     """
     significant, equal = (p is not None and p <= found.alpha for p in (found.p, found.same))
-    if not (significant or equal):
+    if not (significant or equal) or verdict != INCONCLUSIVE or math.isinf(found.most):
         return ""
-    rare, size = missing(found.families, found.alpha), abs(found.estimates[0])
-    assumed = found.info.low is None or found.info.high is None
-    kind = f"a kind of family that is one in {1 / rare:.0f}, or rarer, may be missing from these {found.families}"
-    if verdict == INCONCLUSIVE:
-        whole = "as much as any two values that were seen" if assumed else "by the whole range"
-        whole += f" in each of {found.terms} differences" if found.terms > 1 else ""
-        limits = interval(*found.unseen(), found.info.difference)
-        enough = _enough(found, significant, equal)
-        return f"{capital(kind)}; if it differs {whole}, the difference may be {limits}.{enough}"
-    if not assumed:
-        return ""
-    most = ((1 - rare) * size if verdict != EQUIVALENT else found.margin - (1 - rare) * size) / rare
-    name = found.info.label
-    return f"No range of {name} is declared: {kind}, and one that differs by {found.info.text(most)} undoes this."
+    kind = f"{1 / missing(found.families, found.alpha):.0f}, or rarer, may be missing from these {found.families}"
+    whole = f" in each of {found.terms} differences" if found.terms > 1 else ""
+    limits = interval(*found.unseen(), found.info.difference)
+    return (
+        f"A kind of family that is one in {kind}; if it differs by the whole range{whole}, the difference may be "
+        f"{limits}.{_enough(found, significant, equal)}"
+    )
 
 
 def _enough(found: Basis, significant: bool, equal: bool) -> str:
@@ -270,11 +280,13 @@ def of_comparisons(comparisons: Iterable[Comparison | None]) -> list[Caveat]:
     left_out = dict.fromkeys(note for c in found for note in c.notes)
     doubts = (f"{which}{text}" for which, c in told if (text := c.degenerate or caution(c)))
     gone = (f"{which}{text}" for which, c in told if (text := lost(c)))
+    unbounded = dict.fromkeys(_no_range(c) for c in found)
     failed = dict.fromkeys(fault for c in found for fault in c.faults)
     return [
         *counted(failed, "failed guard", "failed guards"),
         *counted(gone, "comparison with lost episodes", "comparisons with lost episodes"),
         *counted(left_out, "note on episodes left out", "notes on episodes left out"),
+        *(Caveat("no declared range", (text,)) for text in unbounded if text),
         *counted(doubts, "doubt about the statistics", "doubts about the statistics"),
     ]
 

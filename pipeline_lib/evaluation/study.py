@@ -23,7 +23,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import equivalence, mean_interval
 from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
-from pipeline_lib.evaluation.sentences import interval, p_text, rare_families
+from pipeline_lib.evaluation.sentences import interval, no_range, p_text, rare_families
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.training_runs import new_runs
 
@@ -56,8 +56,6 @@ class CellMeans:
     seeds: tuple[int, ...]  #: training seeds, the same in every cell
     clusters: Codes  #: (problems,) family code of each
     values: Mapping[str, Array]  #: by cell, (seeds, problems) means over samples
-    #: Greatest difference between two values: the width of the metric's range, else of the values that were seen.
-    reach: float
     #: By cell with losses, how many of its episodes the infrastructure lost, and how many were played.
     lost: Mapping[str, tuple[int, int]]
     #: With losses, the same means of all problems with every lost episode at the least, and at the greatest value that
@@ -84,16 +82,15 @@ def cell_means(cells: Mapping[str, Runs], metric: str, info: Metric) -> CellMean
     """
     found = [tabulate(runs, metric, name) for name, runs in cells.items()]
     lost = {name: (table.lost, table.played) for name, table in zip(cells, found, strict=True) if table.lost}
-    low, high = ends(found, info)
 
     def means(tables: Iterable[Table]) -> CellMeans:
-        return _means(dict(zip(cells, tables, strict=True)), high - low)
+        return _means(dict(zip(cells, tables, strict=True)))
 
-    full = tuple(means(filled(table, end) for table in found) for end in (low, high)) if lost else ()
+    full = tuple(means(filled(table, end) for table in found) for end in ends(found, info)) if lost else ()
     return replace(means(on_common_episodes(found)), lost=lost, ends=full)
 
 
-def _means(tables: Mapping[str, Table], reach: float) -> CellMeans:
+def _means(tables: Mapping[str, Table]) -> CellMeans:
     first_name, first = next(iter(tables.items()))
     for name, table in tables.items():
         for what in ("seeds", "problems", "families"):
@@ -107,7 +104,7 @@ def _means(tables: Mapping[str, Table], reach: float) -> CellMeans:
         )
     seeds = tuple(seed for seed in first.seeds if seed is not None)
     families = [family for family, kept in zip(first.families, there, strict=True) if kept]
-    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()}, reach, {})
+    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()}, {})
 
 
 def contrasts(
@@ -131,11 +128,11 @@ def contrasts(
     decided = []
     for (name, added, taken), every, test, p, q in zip(differences, tests, found, p_values, same, strict=True):
         seen, size = tuple(one.estimate or 0.0 for one in every), int(means.clusters.max()) + 1
-        rests_on = Basis(seen, p, q, size, means.reach, info, settings.alpha, settings.margin, len(added))
+        rests_on = Basis(seen, p, q, size, info, settings.alpha, settings.margin, len(added))
         verdict = rests_on.verdict()
         contrast = Contrast(name, (added, taken), test, p, q, verdict)
-        rare = rare_families(rests_on, verdict)
-        text = " ".join(filter(None, (f"{verdict}: {_sentence(contrast, len(found), info, means.lost)}", rare)))
+        doubt = no_range(info) or rare_families(rests_on, verdict)
+        text = " ".join(filter(None, (f"{verdict}: {_sentence(contrast, len(found), info, means.lost)}", doubt)))
         decided.append(replace(contrast, sentence=text))
     return decided
 

@@ -5,8 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation import verdict
-from pipeline_lib.evaluation.evidence import SHARES, distribution_free, families, note, primary
+from pipeline_lib.evaluation.evidence import LEAST_CARRYING, distribution_free, families, note, primary
+from pipeline_lib.evaluation.sentences import of_comparisons
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import compare, episode
 
@@ -72,7 +74,7 @@ def test_the_reader_is_told_when_few_families_carry_the_result() -> None:
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=12), rng.normal(size=60)
     found = families(few, np.arange(12))
-    assert SHARES.least < found.carrying < 10
+    assert LEAST_CARRYING < found.carrying < 10
     assert f"About {found.carrying:.1f} of 12 families" in note(primary(few, np.arange(12), 0.95), found)
     assert not note(primary(many, np.arange(60), 0.95), families(many, np.arange(60)))
 
@@ -106,10 +108,27 @@ def test_power_is_promised_for_what_no_missing_kind_could_undo() -> None:
     assert 4 * 60 < few.problems_for_margin < 4 * 70
 
 
-def test_without_a_range_values_that_were_seen_stand_for_it_and_the_sentence_says_so() -> None:
-    gains = list(np.random.default_rng(0).normal(0.1, 0.02, 30))
-    found = verdict.compare(*teams(gains), VERDICT)
-    assert (found.metric, found.verdict) == ("reward", "IMPROVED") and found.reach < 0.2
-    assert "No range of reward is declared: a kind of family that is one in 11, or rarer" in found.sentence
-    rare = 1 - 0.05 ** (1 / 30)
-    assert f"one that differs by {(1 - rare) / rare * found.difference.estimate:.3g} undoes this" in found.sentence
+@pytest.mark.parametrize("limits", [{}, {"low": 0.0}, {"high": 1.0}])
+@pytest.mark.parametrize("gain", [0.4, 0.0, -0.4])
+def test_without_a_declared_range_there_is_an_interval_and_a_p_value_but_no_verdict(
+    limits: dict[str, float], gain: float
+) -> None:
+    """Bahadur and Savage (1956): nothing follows of a mean about which nothing is assumed."""
+    words = {0.4: "IMPROVED", 0.0: "EQUIVALENT", -0.4: "WORSE"}
+    played = teams(list(np.random.default_rng(0).normal(gain, 0.01, 120)), 1)
+    bounded, free = Metric("points", low=0.0, high=1.0), Metric("points", **limits)
+    told = [verdict.compare(*played, VERDICT, metrics={"reward": info}) for info in (bounded, free)]
+    assert [one.verdict for one in told] == [words[gain], "INCONCLUSIVE"]
+    found = told[1]
+    assert None not in (found.difference.p, found.difference.low, found.equivalence.p)
+    assert found.detectable is None and found.problems_for_margin is None
+    assert "95 % interval" in found.sentence and found.sentence.count("No range of points is declared") == 1
+    assert [caveat.what for caveat in of_comparisons(told)] == ["no declared range"]
+
+
+def test_nor_is_there_one_where_all_families_show_the_same_or_few_carry_the_difference() -> None:
+    for differences in ([0.5] * 400, [0.8] * 39 + [0.2]):
+        played = teams(differences, 1)
+        assert compare(*played, VERDICT).verdict == "IMPROVED"
+        found = verdict.compare(*played, VERDICT)
+        assert found.verdict == "INCONCLUSIVE" and "No range of reward is declared" in found.sentence

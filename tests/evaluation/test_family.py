@@ -5,25 +5,27 @@ import dataclasses
 import numpy as np
 import pytest
 
+from pipeline_lib.evaluation import planning
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.evidence import critical
 from pipeline_lib.evaluation.family import decide, identical
 from pipeline_lib.evaluation.planning import detectable, t_power, unbiased
 from pipeline_lib.evaluation.results import holm, rejections
 from pipeline_lib.settings.evaluate import VerdictSettings
-from tests.evaluation.build import team
+from tests.evaluation.build import METRICS, team
 
 VERDICT = VerdictSettings(resamples=200)
 MEANS = np.random.default_rng(0).random(60) * 0.4
 
 
 def compared(
-    gain: float, runs: int = 3, against: int = 0, faults: tuple[str, ...] = (), noise: float = 0.2
+    gain: float, runs: int = 3, against: int = 0, faults: tuple[str, ...] = (), noise: float = 0.2, problems: int = 60
 ) -> Comparison:
-    selected = {s: team(MEANS + gain, 2, 50 + s, 30, noise) for s in range(runs)}
-    other = team(MEANS, 2, 1, 30, noise)
+    means, families = np.resize(MEANS, problems), problems // 2
+    selected = {s: team(means + gain, 2, 50 + s, families, noise) for s in range(runs)}
+    other = team(means, 2, 1, families, noise)
     others = {s + 9 * (runs != against): other for s in range(against)} if against else other
-    return measure(selected, others, VERDICT, "tests_passed", ("the selected team", "the base"), faults)
+    return measure(selected, others, VERDICT, "tests_passed", ("the selected team", "the base"), faults, METRICS)
 
 
 def test_rejections_are_those_of_holm() -> None:
@@ -35,9 +37,10 @@ def test_rejections_are_those_of_holm() -> None:
     assert rejections([], 0.05) == 0
 
 
-def test_power_is_promised_at_the_level_that_the_family_leaves() -> None:
+def test_power_is_promised_at_the_level_that_the_family_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if no kind of family could be missing; what those cost: tests/evaluation/test_evidence.py.
-    nothing, clear = dataclasses.replace(compared(0.0), reach=0.0), compared(0.5)
+    monkeypatch.setattr(planning, "missing", lambda families, alpha: 0.0)
+    nothing, clear = compared(0.0), compared(0.5)
     df = nothing.difference.df
     se = unbiased(nothing.difference.se, df)
 
@@ -87,7 +90,7 @@ def test_runs_alone_are_not_counted_against_a_baseline_of_one_run(runs: int, aga
 )
 def test_a_guard_that_fails_is_told_with_every_verdict(gain: float, noise: float, verdict: str) -> None:
     fault = ("training seed 0: syntax is 35 %, worse than the base's 94 %",)
-    found = decide({"": compared(gain, faults=fault, noise=noise)})[""]
+    found = decide({"": compared(gain, faults=fault, noise=noise, problems=300)})[""]
     assert found.verdict == verdict
     assert found.sentence.endswith(f" But the selected team fails a guard: {fault[0]}.")
     assert identical(found, "The last one.").sentence.endswith(f"{fault[0]}.")

@@ -74,7 +74,8 @@ def test_a_plan_is_never_replaced_and_an_edited_one_is_refused(tmp_path: Path) -
         (Asked(None, ["b"], 0.1), 30, "give --baseline, --systems and --problems"),
         (WANTED, None, "give --baseline, --systems and --problems"),
         (Asked("a", ["a", "b"], 0.1), 30, "every other system once, without the baseline"),
-        (Asked("a", ["b"]), 30, "give --margin, in its unit"),
+        (Asked("a", ["b"], 0.1), 30, "a metric without a declared range gets no verdict: give --metric-range"),
+        (Asked("a", ["b"], None, (0.0, 9.0)), 30, "give --margin, in its unit"),
         (Asked("a", ["b"], 0.1, (1.0, 0.0)), 30, "--metric-range: 1 is not less than 0"),
     ],
 )

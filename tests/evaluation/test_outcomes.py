@@ -195,8 +195,20 @@ def test_a_margin_and_a_range_are_never_guessed_for_a_metric_that_is_no_share() 
     rows += [row | {"system": "team"} for row in rows]
     with pytest.raises(OutcomesError, match="give --margin, in its unit"):
         verdict_on(rows, Columns(), Asked())
-    assert "The range of value is not known" in details(judge(rows))
+    assert "No range of value is declared" in details(judge(rows))
     assert "range" not in details(judge(rows, metric_range=(0.0, 9.0)))
+
+
+def test_outcomes_of_a_metric_without_a_range_get_an_interval_and_what_to_do_but_no_verdict() -> None:
+    low, gain = np.random.default_rng(0).random((2, 1, 90, 1))
+    rows = rows_of(low, "base", seeded=False) + rows_of(low + gain, "team", seeded=False)
+    found, bounded = judge(rows), judge(rows, metric_range=(0.0, 2.0))
+    assert (found.verdicts, bounded.verdicts) == ({"team": "INCONCLUSIVE"}, {"team": "IMPROVED"})
+    assert found.lines[-1] == "Caveats: no plan, no declared range." and "declared" not in bounded.lines[-1]
+    assert (
+        "--metric-range" in found.could_detect["team"]
+        and found.could_detect["team"] in found.comparisons["team"].sentence
+    )
 
 
 def test_the_largest_values_and_ranges_that_are_accepted_have_finite_answers() -> None:
@@ -205,7 +217,7 @@ def test_the_largest_values_and_ranges_that_are_accepted_have_finite_answers() -
     rows[3]["value"] = None
     for ends in (None, (-GREATEST, GREATEST)):
         found = judge(rows, metric_range=ends).comparisons["team"]
-        assert "0.05 needs more problems than can be had" in found.sentence
+        assert ("No range" if ends is None else "0.05 needs more problems than can be had") in found.sentence
         difference = found.difference
         assert difference.low is not None and difference.high is not None
         assert -4 * GREATEST < difference.low <= (difference.estimate or 0.0) <= difference.high < 4 * GREATEST

@@ -8,17 +8,20 @@ from benchmarks.grid_data import draw_sizes, shares_passed
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
 from pipeline_lib.evaluation.evidence import (
-    OTHERS,
-    SHARES,
+    CAUTION,
     equivalence,
     families,
     mean_interval,
+    outwards,
     paired,
     primary,
     upper_critical,
     upper_tail,
     within,
 )
+from pipeline_lib.evaluation.verdict import compare
+from pipeline_lib.settings.evaluate import VerdictSettings
+from tests.evaluation.build import episode
 
 LEANING = np.random.default_rng(3).exponential(1, 40) - 1
 CODES = np.arange(40)
@@ -35,25 +38,24 @@ def test_the_skewness_of_a_mean_is_that_of_scipy_by_the_root_of_the_families() -
 def test_the_correction_for_few_families_is_that_of_exponential_ones(count: int) -> None:
     rng = np.random.default_rng(7)
     seen = [clustered_mean(rng.exponential(1, count), np.arange(count)).skewness for _ in range(4_000)]
-    corrected = np.mean(seen) * np.sqrt(count) * SHARES.outwards(count - 1) / SHARES.caution
+    corrected = np.mean(seen) * np.sqrt(count) * outwards(count - 1) / CAUTION
     assert corrected == pytest.approx(2.0, rel=0.05)  # the skewness of the exponential distribution
-    assert OTHERS.outwards(count - 1) == OTHERS.caution
 
 
 @pytest.mark.parametrize("t", [0.3, 1.0, 2.5, 8.0, 300.0])
 @pytest.mark.parametrize("df", [1.5, 7.0, 99.0])
 def test_without_skewness_or_against_it_tails_are_those_of_student(t: float, df: float) -> None:
     for skewness in (0.0, 0.4):
-        assert upper_tail(t, df, skewness, SHARES.caution) == pytest.approx(max(stats.t.sf(t, df), 1e-300), rel=1e-8)
-    assert upper_tail(-t, df, -0.4, SHARES.caution) == pytest.approx(stats.t.cdf(t, df))
+        assert upper_tail(t, df, skewness, CAUTION) == pytest.approx(max(stats.t.sf(t, df), 1e-300), rel=1e-8)
+    assert upper_tail(-t, df, -0.4, CAUTION) == pytest.approx(stats.t.cdf(t, df))
 
 
 @pytest.mark.parametrize("q", [1e-9, 0.004, 0.025, 0.3])
 def test_tail_and_critical_value_are_inverse_to_each_other(q: float) -> None:
-    limit = upper_critical(q, 11.0, -0.35, SHARES.caution)
+    limit = upper_critical(q, 11.0, -0.35, CAUTION)
     z = stats.norm.ppf(q)
-    assert limit == pytest.approx(stats.t.isf(q, 11) + SHARES.caution * 0.35 * (2 * z * z + 1) / 6)
-    assert upper_tail(limit, 11.0, -0.35, SHARES.caution) == pytest.approx(q, rel=1e-6)
+    assert limit == pytest.approx(stats.t.isf(q, 11) + CAUTION * 0.35 * (2 * z * z + 1) / 6)
+    assert upper_tail(limit, 11.0, -0.35, CAUTION) == pytest.approx(q, rel=1e-6)
 
 
 def test_a_test_is_widened_on_the_side_of_the_lean_and_there_only() -> None:
@@ -113,6 +115,25 @@ def test_the_interval_of_a_mean_contains_it_lies_in_the_range_and_follows_the_un
 def test_families_that_all_succeed_leave_room_for_what_so_many_may_have_missed() -> None:
     found = mean_interval(np.ones(40), np.repeat(np.arange(10), 4), 0.95, SHARE)
     assert (found.low, found.high) == (pytest.approx(0.025 ** (1 / 10)), 1.0)  # the exact binomial limit of 10 of 10
+
+
+@pytest.mark.parametrize("shift", [-0.1, 0.0, 0.1])
+def test_a_metric_in_another_unit_gets_the_same_answers_as_the_share(shift: float) -> None:
+    """Interval, p value, equivalence and word depend on the range alone, not on the unit or the name of the metric."""
+    rng = np.random.default_rng(4)
+    second = rng.beta(0.8, 1.2, (40, 1))
+    first = np.clip(0.9 * second + 0.1 * rng.random((40, 1)) + shift, 0, 1)
+    told = []
+    for unit, info in ((1.0, SHARE), (40.0, Metric("points", low=-10.0, high=30.0))):
+        settings = VerdictSettings(resamples=200, margin=0.05 * unit)
+        teams = [[episode(f"p{i}", 0, float(unit * v[0] - 10 * (unit > 1))) for i, v in enumerate(values)]
+                 for values in (first, second)]  # fmt: skip
+        c = compare(*teams, settings, "reward", metrics={"reward": info})
+        numbers = c.difference.low, c.difference.high, c.difference.estimate, c.detectable
+        told.append(
+            (c.verdict, c.p_adjusted, c.equivalence_p_adjusted, c.problems_for_margin, *(n / unit for n in numbers))
+        )
+    assert told[0][0] == told[1][0] and told[0][1:] == pytest.approx(told[1][1:], rel=1e-9)
 
 
 def test_a_metric_without_a_range_has_students_interval_or_a_wider_one() -> None:

@@ -24,6 +24,31 @@ def test_the_problems_that_a_difference_needs_are_those_of_a_paired_t_test(proje
     assert ["0.050", "8", "3", "301"] in [row[:4] for row in rows]
 
 
+def test_the_families_that_a_difference_needs_follow_from_the_range_of_the_metric(project: Path) -> None:
+    """ln 0.05 / ln (1 - d / (range + d)): a range twice as wide needs as many for twice the difference d."""
+    given = ["python", "-m", "flows.plan", "--between", "0.05", "--difference"]
+    share = call(project, *given, "0.05", "0.1")
+    assert "undoes the difference: 62, 32 for these differences" in " ".join(share.split())
+    shutil.copytree(ROOT / "conf", project / "conf")
+    reward = "{preset: philosophers, reward: {kind: terms, weights: {meals: 2.0}, clip: [-1, 1]}}"
+    (project / "params.yaml").write_text(f"environment: {reward}\nevaluate: {{metric: reward}}\n")
+    said = call(project, *given, "0.1", "0.2")
+    assert "undoes the difference: 62, 32 for these differences" in " ".join(said.split())
+    assert "reward lies between -1 and 1" in call(project, *given, "2.5", status=2)
+
+
+def test_a_metric_without_a_range_has_no_number_of_families(project: Path) -> None:
+    shutil.copy(ROOT / "tests/symposium/rendezvous.py", project)
+    source = "import rendezvous\nimport symposium\n\n\nclass Points(rendezvous.Rendezvous):\n"
+    source += "    measures = {'points': symposium.Metric('points')}\n"
+    (project / "points.py").write_text(source)
+    (project / "params.yaml").write_text(
+        "environment: {kind: 'points:Points'}\nevaluate: {metric: points, guards: []}\n"
+    )
+    said = " ".join(call(project, "python", "-m", "flows.plan", "--between", "0.05").split())
+    assert "No range of points is declared" in said and "undoes the difference" not in said
+
+
 def test_episodes_by_the_million_fit_into_80_columns(project: Path) -> None:
     said = call(project, "python", "-m", "flows.plan", "--between", "0.1", "--within", "0.1", "--difference", "0.005")
     assert "," in said and "…" not in said

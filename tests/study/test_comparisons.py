@@ -165,6 +165,18 @@ def test_a_family_that_is_missing_may_show_twice_the_range_in_an_interaction() -
     assert together.verdict == "INCONCLUSIVE" and "by the whole range in each of 2 differences" in together.sentence
 
 
+@pytest.mark.parametrize(("gain", "verdict"), [(0.0, "EQUIVALENT"), (0.4, "IMPROVED"), (-0.4, "WORSE")])
+def test_a_metric_without_a_declared_range_has_an_interval_and_no_verdict(gain: float, verdict: str) -> None:
+    a, b = drawn(np.random.default_rng(2), 0.0, 2, 120)
+    b += a.mean(axis=0) - b.mean(axis=0) + gain + 0.004 * np.linspace(-1, 1, 5)[:, None]
+    cells = {"a": records(a), "b": records(b)}
+    levels = {"a": ("a",), "b": ("b",)}
+    for info, expected in ((INFO, verdict), (Metric("points"), "INCONCLUSIVE")):
+        (found,) = contrasts(cell_means(cells, "tests_passed", info), levels, "a", info, SETTINGS)
+        assert found.verdict == expected and found.test.p is not None and found.test.low is not None
+        assert ("No range of points is declared" in found.sentence) == (expected == "INCONCLUSIVE")
+
+
 def test_a_problem_that_was_lost_in_one_run_is_left_out_of_all() -> None:
     a, b, _ = drawn(np.random.default_rng(6), 0.01)
     cells = {"a": records(a), "b": records(b)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline_lib.environment_api.metrics import Metric, behaviour
+from pipeline_lib.environments.philosophers.settings import HORIZONS, SEATS
 
 METRICS = {
     "meals_share": Metric(
@@ -11,8 +12,11 @@ METRICS = {
         share=True,
         over_checkpoints=True,
     ),
-    "meals": Metric("meals", "meals that were begun, of all philosophers together"),
-    "meals_per_step": Metric("meals per step", "meals, per step of the whole horizon"),
+    # A philosopher begins at most one meal in a step.
+    "meals": Metric(
+        "meals", "meals that were begun, of all philosophers together", low=0.0, high=float(SEATS[1] * HORIZONS[1])
+    ),
+    "meals_per_step": Metric("meals per step", "meals, per step of the whole horizon", low=0.0, high=float(SEATS[1])),
     "minimum_share": Metric(
         "fewest meals, of the most possible",
         "meals of the philosopher with the fewest, times the number of philosophers, as a share of the most possible",
@@ -24,7 +28,9 @@ METRICS = {
     "deadlock": behaviour(
         "episodes in deadlock", "a deadlock occurs: nobody can ever go on", better="lower", over_checkpoints=True
     ),
-    "deadlocks": Metric("deadlocks", "number of deadlocks in an episode", better="lower"),
+    "deadlocks": Metric(
+        "deadlocks", "number of deadlocks in an episode", better="lower", low=0.0, high=float(HORIZONS[1])
+    ),
     "wait_share": behaviour(
         "decisions to wait", "share of the decisions that are to wait", better="lower", over_checkpoints=True
     ),
@@ -49,6 +55,10 @@ METRICS = {
         "fairness",
         "1 if all philosophers eat equally often, 0 if one has all meals or nobody eats (1 - normalised Gini "
         "coefficient)",
+    ),
+    # Measured only if somebody announces an action.
+    "message_consistency": behaviour(
+        "announcements kept", "share of the actions announced in messages that are then taken"
     ),
 }
 

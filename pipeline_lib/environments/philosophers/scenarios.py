@@ -21,13 +21,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.environments.philosophers.settings import ScenarioFamily, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import SEATS, ScenarioFamily, ScenarioProblems
 from pipeline_lib.storage import digest
 
 GraphName = Literal["ring", "chain", "grid"]
-
-#: Fewest and most philosophers a table seats.
-SEATS = (2, 50)
 
 
 @dataclass(frozen=True)

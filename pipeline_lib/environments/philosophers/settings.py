@@ -10,6 +10,11 @@ from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import SplitSizes
 
+#: Fewest and most philosophers a table seats.
+SEATS = (2, 50)
+#: Fewest and most steps of an episode.
+HORIZONS = (1, 10_000)
+
 
 class SoundMealsReward(Section):
     """Meals relative to the optimum, discounted by unfairness, minus penalties that vanish with good behaviour."""
@@ -98,9 +103,9 @@ class ScenarioFamily(Section):
     @model_validator(mode="after")
     def _playable(self) -> ScenarioFamily:
         for name, values, low, high in (
-            ("philosophers", self.philosophers, 2, 50),
+            ("philosophers", self.philosophers, *SEATS),
             ("eating_time", self.eating_time, 1, 100),
-            ("horizon", self.horizon, 1, 10_000),
+            ("horizon", self.horizon, *HORIZONS),
         ):
             if wrong := [value for value in values if not low <= value <= high]:
                 raise ValueError(f"{name}: got {wrong[0]}; accepted: {low} to {high}")

@@ -45,6 +45,8 @@ _REPEATED = 20
 
 #: A score from which an answer counts as right; scores of partly right answers are below.
 _RIGHT = 0.999
+#: Most words of a note that a solver can be given.
+MOST_WORDS = 10_000
 
 
 class ReasoningGymSettings(EnvironmentSection):
@@ -52,7 +54,7 @@ class ReasoningGymSettings(EnvironmentSection):
 
     kind: Literal["reasoning_gym"] = "reasoning_gym"
     agents: int = Field(2, ge=1, le=4, description="readers of a part each and the solver; 1: one agent, told all")
-    note_words: int = Field(40, ge=1, description="words of a note that the solver reads")
+    note_words: int = Field(40, ge=1, le=MOST_WORDS, description="words of a note that the solver reads")
     partial: bool = Field(
         False, description="also pay the dataset's scores below 1; many pay an answer that only mentions the right one"
     )
@@ -448,7 +450,9 @@ class ReasoningGymTask(Task):
         return {
             "question_solved": Metric("questions solved", "the answer gets the full score", share=True, solves=True),
             "question_score": Metric("score", "what reasoning-gym gives the answer", share=True),
-            "note_words": Metric("words of a note", "mean over the readers", low=0.0, behaviour=True),
+            "note_words": Metric(
+                "words of a note", "mean over the readers", low=0.0, high=float(MOST_WORDS), behaviour=True
+            ),
             "silent_readers": behaviour("silent readers", "share of the readers whose note is empty", better="lower"),
         }
 
