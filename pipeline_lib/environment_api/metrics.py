@@ -25,6 +25,9 @@ class Metric:
         over_checkpoints: whether it is plotted over the checkpoints, beside the primary metric.
         at_k: name of the expected best value among k episodes, for example ``accuracy`` for ``accuracy@k``.
         solves: whether a value of 1 or more is a success; pass@k and pass^k count these.
+
+    Raises:
+        ValueError: ``better`` is another word, an end is not finite, or ``low`` is not below ``high``.
     """
 
     label: str
@@ -44,6 +47,10 @@ class Metric:
         if self.share and self.low is None and self.high is None:
             object.__setattr__(self, "low", 0.0)
             object.__setattr__(self, "high", 1.0)
+        if not all(end is None or math.isfinite(end) for end in (self.low, self.high)):
+            raise ValueError(f"{self.label}: {self.low} to {self.high} is no range; leave out an end that there is not")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError(f"{self.label}: low is {self.low:g}, which must be below high, {self.high:g}")
 
     @property
     def reach(self) -> float:
@@ -82,7 +89,7 @@ NO_METRICS: Metrics = MappingProxyType({})
 
 def with_reward(metrics: Metrics, low: float, high: float) -> Metrics:
     """Return the metrics with the range of an episode's reward (`Environment.episode_bounds`), if it is one."""
-    if low >= high:
+    if not 0 < high - low < math.inf:
         return metrics
     return {**metrics, "reward": replace(describe("reward", metrics), low=low, high=high)}
 

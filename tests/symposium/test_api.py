@@ -1,6 +1,7 @@
 """`import symposium` as a user has it: from an environment of one's own to a comparison, with the chain's guards."""
 
 import inspect
+import math
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import symposium
+from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
 from symposium.results import Evaluation
@@ -146,6 +148,19 @@ def test_a_plan_needs_more_problems_for_smaller_differences(checkpoints: symposi
     assert small > large > 0 and f"{small:,}" in shown(found)
     corrected = symposium.plan(checkpoints.selected, checkpoints.base, (0.1,), samples=(4,), runs=(1,), comparisons=4)
     assert corrected.rows[0]["problems"] > small
+
+
+def test_without_a_declared_range_a_plan_and_a_comparison_say_that_there_is_no_verdict(
+    checkpoints: symposium.Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same episodes, of which the one and only change is that the class declares no range of its metric."""
+    teams = checkpoints.selected, checkpoints.base
+    assert symposium.plan(*teams, (0.1,)).caveat == "" and "No range" not in str(symposium.compare(*teams))
+    monkeypatch.setattr(Rendezvous, "measures", {"met": symposium.Metric("meetings")})
+    planned, compared = symposium.plan(*teams, (0.1,)), symposium.compare(*teams)
+    assert compared.verdict == "INCONCLUSIVE"
+    for told in (planned, compared):
+        assert "No range of meetings is declared" in repr(told) and "No range of meetings" in shown(told)
 
 
 def test_the_test_split_cannot_be_looked_at(experiment: symposium.Experiment) -> None:
@@ -293,6 +308,13 @@ def test_what_cannot_be_computed_is_refused(
         symposium.Experiment(experiment.folder, Rendezvous, train=[1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'higher' or 'lower'"):
         symposium.Metric("speed", better="up")  # type: ignore[arg-type]
+    for low, high in ((0.0, math.inf), (-math.inf, None), (math.nan, 1.0)):
+        with pytest.raises(ValueError, match="is no range; leave out an end that there is not"):
+            symposium.Metric("speed", low=low, high=high)
+    with pytest.raises(ValueError, match="speed: low is 2, which must be below high, 2"):
+        symposium.Metric("speed", low=2.0, high=2.0)
+    for ends in ((-math.inf, math.inf), (0.0, 0.0), (math.nan, 1.0)):
+        assert with_reward({}, *ends) == {}, "such bounds of a reward are no range"
 
 
 def test_a_mixed_up_argument_is_refused_with_what_was_given_and_what_is_accepted(
