@@ -59,6 +59,7 @@ def sharing(project: Path) -> Iterator["SimpleQueue[str]"]:
 
 
 def _check_remote(project: Path) -> None:
+    """Raise ChainError if there is no remote that can be shared; else have what comes from it checked."""
     settings = dict(line.partition("=")[::2] for line in _dvc(project, "config", "--list").splitlines())
     remote = settings.get("core.remote", "")
     if not remote:
@@ -70,6 +71,9 @@ def _check_remote(project: Path) -> None:
         raise ChainError(
             f"results cannot be shared through {url}: DVC keeps no run cache over http; take another store"
         )
+    if settings.get(f"remote.{remote}.verify", "").lower() != "true":
+        # DVC believes what a store says of its files, unless it is told to compare what it has fetched with its digest.
+        _dvc(project, "config", "--local", f"remote.{remote}.verify", "true")
 
 
 def _send_each(project: Path, ended: "SimpleQueue[str]", over: threading.Event) -> None:

@@ -66,6 +66,24 @@ def test_what_one_checkout_made_another_has_without_work_and_looks_too(
     assert (two / "made.txt").read_text() == "result\n" and not (two / "log.txt").exists(), "nothing ran"
 
 
+def test_a_file_that_was_damaged_in_the_store_is_made_again(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sharing(project):
+        dvc(project, "repro", "-q", "make")
+    (kept,) = [
+        path for path in (tmp_path / "store/files").rglob("*") if path.is_file() and path.read_bytes() == b"result\n"
+    ]
+    kept.chmod(0o644)
+    kept.write_bytes(b"rasult\n")
+    kept.chmod(0o444)  # as DVC had left it
+    monkeypatch.chdir(two := tmp_path / "two")
+    with sharing(two):
+        dvc(two, "repro", "--pull", "make")
+    assert (two / "made.txt").read_text() == "result\n" and (two / "log.txt").exists(), "it ran"
+    assert run(two, "git", "status", "--porcelain", "--untracked-files=no") == "", "the project's settings stay"
+
+
 def test_a_stage_is_sent_when_it_ends_and_not_only_with_the_run(project: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), sharing(project) as ended:
         dvc(project, "repro", "-q", "make")
