@@ -115,9 +115,9 @@ class Program:
                 args, kwargs = values.decode(args), values.decode(kwargs)
             holder.append(self.entry(*args, **kwargs))
         except BaseException as error:
-            own = getattr(error, "__dict__", None) or type(type(error).__str__) is types.FunctionType
+            own = getattr(builtins, type(error).__name__, None) is not type(error) or error.__dict__
             if self.host is not None or own:
-                return self._hosting().raised(number, error)  # tests may read its attributes and its text
+                return self._hosting().raised(number, error)  # tests may read its class, its attributes and its text
             return messages.frame(_SLACK, number, "raised", messages.describe(error))
         del args, kwargs
         if self.host is None and (id(type(holder[0])) in ATOM_IDS or not shared.is_shared(holder)):

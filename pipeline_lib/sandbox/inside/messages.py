@@ -173,12 +173,10 @@ def describe(error: BaseException) -> list[Any]:
 
 
 def _full_name(kind: type) -> str:
-    """Return name and module of a class; the program's own, whatever they say, are of the module ``program``."""
-    if getattr(builtins, kind.__name__, None) is kind:
-        return kind.__name__
-    module = str(kind.__module__)
-    found = getattr(sys.modules.get(module), kind.__name__, None)
-    return f"{module if found is kind or module not in sys.stdlib_module_names else 'program'}.{kind.__name__}"
+    """Return name and module of a class, of a builtin one its name alone."""
+    return (
+        kind.__name__ if getattr(builtins, kind.__name__, None) is kind else f"{values.module_of(kind)}.{kind.__name__}"
+    )
 
 
 def arguments(error: BaseException) -> tuple[Any, ...]:

@@ -11,7 +11,8 @@ import copy
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from contextlib import suppress
+from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from . import folders, messages, shared, values
@@ -119,8 +120,10 @@ class Objects(shared.Shared):
         return (self.entry if function is None else function)(*args, **dict(named))
 
     def _special(self, thing: Any, name: str, args: Any) -> Any:
+        part = vars(values.owners(type(thing))[name])[name]
+        bind = getattr(type(part), "__get__", None)  # as Python does, so also of a static method or a property
         try:
-            value = getattr(type(thing), name)(thing, *args)
+            value = (part if bind is None else bind(part, thing, type(thing)))(*args)
         except StopIteration as end:
             if name == "__next__":
                 return ("end", end.value)
@@ -144,6 +147,9 @@ class Objects(shared.Shared):
                 raise
             return ("end", None)
 
+    def _dir(self, thing: Any) -> list[str]:
+        return dir(thing)
+
     def _copy(self, thing: Any, deep: bool) -> Any:
         return copy.deepcopy(thing) if deep else copy.copy(thing)
 
@@ -153,7 +159,7 @@ class Objects(shared.Shared):
 
     def class_of(self, container: Any) -> int:
         """Return the number of a container's class."""
-        return self._class(type(container))
+        return self._class(type(container), container)
 
     def instance(self, number: int, kind: int, base: Any) -> Any:
         """Raise BadValue: the tests have no classes here."""
@@ -167,7 +173,7 @@ class Objects(shared.Shared):
         if id(value) in self._callback_numbers:
             return {"callback": self._callback_numbers[id(value)]}
         kind = type(value)
-        number, base, content = self._class(kind), values.base_of(kind), None
+        number, base, content = self._class(kind, value), values.base_of(kind), None
         if base in values.FIXED_BASES:
             content = self.form(values.flatten(value, base), depth)
         elif base is not None:
@@ -215,8 +221,8 @@ class Objects(shared.Shared):
             self._objects[number] = value
         return number
 
-    def _class(self, kind: type) -> int:
-        """Return the number of a class, and describe it to the tests the first time.
+    def _class(self, kind: type, thing: Any = None) -> int:
+        """Return the number of a class, and describe it to the tests the first time; ``thing`` is an object of it.
 
         Raises:
             BadValue: its objects could deceive the tests.
@@ -232,15 +238,17 @@ class Objects(shared.Shared):
                 "type", f"the class {kind.__name__} defines how its objects are recognised; it cannot be sent"
             )
         number = self._known(kind)
-        bases = [self._class(part) for part in kind.__bases__ if part is not object and part not in values.BASES]
+        bases = [self._class(part, thing) for part in kind.__bases__ if part is not object and part not in values.BASES]
         usual = (object, BaseException, Exception) if base is None else base.__mro__
         names = {name for name, owner in owners.items() if owner not in usual}
-        special = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
+        parts = {name: vars(owners[name])[name] for name in names & {*shared.SPECIAL, shared.HASH}}
+        special = sorted(name if part is not None else f"no {name}" for name, part in parts.items())
         if owners.get("__contains__") is Sequence:
             special[special.index("__contains__")] = shared.SEARCHED
-        special += [shared.UNHASHABLE] if kind.__hash__ is None else [shared.HASH] if shared.HASH in names else []
+        if "__getitem__" in parts and "__iter__" not in owners and not _has_items(parts["__getitem__"], thing):
+            special.append("no __iter__")
         hidden = [] if base is None else sorted(name for name in names & {*dir(base)} if not name.startswith("__"))
-        about = kind.__name__, kind.__module__, kind.__qualname__
+        about = kind.__name__, values.module_of(kind), kind.__qualname__
         self._classes.append([number, *about, bases, special, None if base is None else base.__name__, hidden])
         return number
 
@@ -249,6 +257,17 @@ def _is_python(owners: dict[str, type], name: str) -> bool:
     """Return whether code in Python defines a name of a class."""
     part = vars(owners[name]).get(name) if name in owners else None
     return isinstance(part, (FunctionType, property)) and owners[name].__module__ != "unittest.mock"
+
+
+def _has_items(subscript: Any, thing: Any) -> bool:
+    """Return whether Python iterates by a ``__getitem__``; that of C code may be for names alone (``re.Match``)."""
+    if not isinstance(subscript, WrapperDescriptorType):
+        return True
+    try:
+        iter(thing)
+    except TypeError:
+        return False
+    return True
 
 
 def _hash(value: Any) -> int | None:
@@ -346,7 +365,9 @@ class Host:
             if known and not vars(error) and self.objects.forgets_all():
                 reply: bytes = messages.frame(self.limit, number, "raised", described)
                 return reply
-            return self._message(number, "raised", None if known else error, described)
+            with suppress(BadValue):  # its class decides how its objects are recognised: then the nearest builtin
+                return self._message(number, "raised", None if known else error, described)
+            return self._message(number, "raised", None, described)
         except BadValue as fault:
             refusal: bytes = messages.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
             return refusal

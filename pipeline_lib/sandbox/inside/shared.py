@@ -142,7 +142,8 @@ OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for sid
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
 HASH = "__hash__"
 SEARCHED = "searched"  # listed instead of ``__contains__`` if that looks through the items, as Python does by itself
-UNHASHABLE = "no hash"  # listed among the special methods of a class without a hash
+#: Listed among the special methods of a class in which one of them is None, so that Python refuses what it would do.
+FORBIDDEN = {f"no {name}": name for name in (*SPECIAL, HASH)}
 
 
 class Shared(ABC):

@@ -81,10 +81,22 @@ def owners(kind: type) -> dict[str, type]:
     return found
 
 
+def _is_claimed(module: str) -> bool:
+    """Return whether a module's name is one of the standard library, or of numpy."""
+    package = module.partition(".")[0]
+    return package in sys.stdlib_module_names or package == "numpy"
+
+
+def module_of(kind: type) -> str:
+    """Return the module of a class; the program's own, whatever they say, are of the module ``program``."""
+    module = str(kind.__module__)
+    return "program" if _is_claimed(module) and is_own(kind) else module
+
+
 def is_own(kind: type) -> bool:
     """Return whether a class is a program's own: not of the standard library, nor of numpy, whatever it says."""
     name = str(kind.__module__)
-    if name.partition(".")[0] not in {*sys.stdlib_module_names, "numpy"}:
+    if not _is_claimed(name):
         return True
     return getattr(sys.modules.get(name), kind.__name__, None) is not kind and bool(kind.__flags__ & _IS_HEAP_TYPE)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.calls import DESCRIPTION, CallFailed
 from pipeline_lib.sandbox.imports import find
-from pipeline_lib.sandbox.inside.shared import HASH, OPERATORS, SEARCHED, SPECIAL, UNHASHABLE
+from pipeline_lib.sandbox.inside.shared import FORBIDDEN, HASH, OPERATORS, SEARCHED, SPECIAL
 from pipeline_lib.sandbox.inside.values import BASES, FIXED_BASES, BadValue, base_of
 
 
@@ -86,6 +86,9 @@ class Kind(type):
     def __delattr__(cls, name: str) -> None:
         _do("delete", cls, name)
 
+    def __dir__(cls) -> Any:
+        return _do("dir", cls)
+
     def __bool__(cls) -> bool:
         return True
 
@@ -120,6 +123,9 @@ class Handle(metaclass=Kind, own=_OWN):
 
     def __delattr__(self, name: str) -> None:
         _do("delete", self, name)
+
+    def __dir__(self) -> Any:
+        return _do("dir", self)
 
     def __copy__(self) -> Any:
         return _do("copy", self, False)
@@ -292,22 +298,20 @@ def make_class(
     Args:
         name, module, path: of the class, as the program reports them.
         parents: the classes that stand for its bases.
-        special: names of the special methods that are the program's own; `UNHASHABLE` if its objects have no hash.
+        special: names of the special methods that are the program's own, and those in `FORBIDDEN` that are None.
         base: the builtin that it derives from.
         hidden: names of this builtin, other than special ones, that it defines itself.
         strict: its operators accept only objects of the program.  In tests of a function the other operand is often
             the expected value (``abs(f(x) - 0.5) < 1e-6``), which no program may learn.
         owner, number: as of `make_object`.
     """
-    marks = (SEARCHED, UNHASHABLE)
+    marks = (SEARCHED, *FORBIDDEN)
     space: dict[str, Any] = {method: _forwarder(method, strict) for method in special if method not in marks}
     if SEARCHED in special:
         space["__contains__"] = lambda self, item: item in iter(self)
     inherited = {} if base is None else {name: getattr(base, name, None) for name in (*SPECIAL, HASH)}
     space = {method: part for method, part in inherited.items() if part is not None or method == HASH} | space
     space |= {method: _hidden(method) for method in hidden}
-    if UNHASHABLE in special:
-        space[HASH] = None
     space |= {"__module__": "program", "__doc__": _Text()}
     real = vars(builtins).get(name, _INTERNAL.get(name)) if module == "builtins" else find(module, path)
     if real is types.CoroutineType:
@@ -317,10 +321,11 @@ def make_class(
         bases.append(base)
     if isinstance(real, type) and issubclass(real, Exception):
         bases = [Handle, real]
-        space |= {name: _forwarded(name) for name in _fields(real)}
-        space |= {"args": property(_arguments), "__str__": _text_of(real), "__repr__": _written}
+        own = {"args": property(_arguments), "__str__": _text_of(real), "__repr__": _written}
+        space = own | {name: _forwarded(name) for name in _fields(real)} | space
     elif isinstance(real, type) and real is not object and (base is not None or not issubclass(real, BASES)):
         space["__class__"] = property(lambda self: real)  # for isinstance
+    space |= {FORBIDDEN[mark]: None for mark in special if mark in FORBIDDEN}
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
         name = "object"
     try:
