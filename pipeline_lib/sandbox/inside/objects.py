@@ -26,6 +26,9 @@ _REFUSED_OF_CLASSES = (
 )
 
 
+_LONGEST_NAME = 200  # of a class; the tests take none above 100
+
+
 class Objects(shared.Shared):
     """The objects that the tests hold handles of.
 
@@ -248,7 +251,7 @@ class Objects(shared.Shared):
         if "__getitem__" in parts and "__iter__" not in owners and not _has_items(parts["__getitem__"], thing):
             special.append("no __iter__")
         hidden = [] if base is None else sorted(name for name in names & {*dir(base)} if not name.startswith("__"))
-        about = kind.__name__, values.module_of(kind), kind.__qualname__
+        about = (text[:_LONGEST_NAME] for text in (kind.__name__, values.module_of(kind), kind.__qualname__))
         self._classes.append([number, *about, bases, special, None if base is None else base.__name__, hidden])
         return number
 
