@@ -53,6 +53,15 @@ def test_masks_and_soft_limits_of_the_caller_do_not_matter(before: str) -> None:
     assert started(before) == "passed \n"
 
 
+@pytest.mark.parametrize("jail", [jail for jail in JAILS if jail != "bare"])
+def test_packages_below_tmp_cost_the_tests_no_namespaces(jail: str) -> None:
+    tests = "import socket\ndef check(candidate):\n    socket.socket().close()\n    assert candidate(1) == 2\n"
+    run = _RUN.replace("slots=1", f"slots=1, jail={jail!r}").replace(repr(TESTS), repr(tests))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (packages := Path(folder, "site-packages")).mkdir()
+        assert started(f"import sys; sys.path.append({str(packages)!r})", run) == "passed \n"
+
+
 @pytest.mark.parametrize(("name", "most"), [("AS", 300 << 20), ("CPU", 3)])
 def test_a_hard_limit_that_is_too_low_is_told_at_the_start(name: str, most: int) -> None:
     told = started(f"import resource; resource.setrlimit(resource.RLIMIT_{name}, ({most}, {most}))")

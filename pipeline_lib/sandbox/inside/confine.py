@@ -261,7 +261,7 @@ def build_root(plan: dict[str, Any]) -> None:
         os.close(source)
     for place, aim in plan["links"].items():
         os.symlink(aim, _ROOT + place)
-    os.mkdir(_ROOT + "/tmp")  # stays empty: the root becomes read-only
+    os.makedirs(_ROOT + "/tmp", exist_ok=True)  # there already if packages are below it; the root becomes read-only
     os.mkdir(_ROOT + plan["scratch"])
     options = f"size={plan['scratch_mb']}m,nr_inodes={_SCRATCH_ENTRIES},mode=1777"
     _mount("scratch", _ROOT + plan["scratch"], "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
