@@ -1,4 +1,4 @@
-"""A verdict on the outcomes of any systems: tables, or the logs of lm-eval, Inspect and TRL.
+"""A verdict on the outcomes of any systems: tables, or the logs of lm-eval, Inspect, verifiers and TRL.
 
 symposium verdict outcomes.csv --baseline base --metric-range 0 1
 symposium verdict base=logs/one.eval team=logs/two.eval --page verdict.html

@@ -272,6 +272,8 @@ def _rows(path: Path) -> _Rows:
         keys: Mapping[str, Any] = rows[0][1] if rows else {}
         if suffix == ".jsonl" and {"doc_id", "filter", "metrics", "doc_hash"} <= set(keys):
             return _lm_eval(path, rows)
+        if suffix == ".jsonl" and {"example_id", "reward", "metrics", "is_completed", "is_truncated"} <= set(keys):
+            return _verifiers(path, rows)
         if suffix == ".parquet" and {"step", "prompt", "completion", "advantage"} <= set(keys):
             return _trl(path, rows)
         return _Rows(path.name, rows)
@@ -369,6 +371,46 @@ def _lm_eval(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows
         cells["system"] = path.absolute().parent.name
         found.append((place, cells))
     return _Rows(path.name, found, {"problem": "problem", "system": "system"}, sorted(metrics))
+
+
+def _verifiers(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
+    """Results of verifiers' ``vf-eval --save-results``: environment and model are in ``metadata.json`` beside them.
+
+    A problem is environment, number and digest of the prompt: another split of the data has other problems under the
+    same numbers.  System messages are left out of the digest, so two system prompts can be compared.
+    """
+    beside = path.with_name("metadata.json")
+    if not beside.is_file():
+        raise OutcomesError(f"{path}: verifiers' metadata.json, which names model and environment, is not beside it")
+    about = _json(str(beside), _text(beside))
+    for name in ("env_id", "model"):
+        if not isinstance(about, dict) or not isinstance(about.get(name), str) or not about[name].strip():
+            raise OutcomesError(f"{beside}: {name!r} is missing")
+    folder = path.absolute().parent.name  # every file is called results.jsonl
+    found = []
+    for line, row in rows:
+        place = f"{folder}/{line}"
+        cells = dict(row)
+        scores = _cell(place, row, "metrics")
+        if not isinstance(scores, Mapping):
+            raise OutcomesError(f"{place}: 'metrics' is not an object")
+        cells |= {**scores, "reward": _cell(place, row, "reward")}
+        if row.get("error"):
+            # verifiers gives a rollout that broke off 0 for everything, which nobody measured: it is lost.
+            cells |= dict.fromkeys([*scores, "reward"])
+        prompt = _cell(place, row, "prompt")
+        if isinstance(prompt, list):
+            prompt = [said for said in prompt if not isinstance(said, Mapping) or said.get("role") != "system"]
+        number = _label(place, row, "example_id")
+        cells["problem"] = f"{about['env_id']}/{number}/{storage.digest(prompt)[:8]}"
+        cells["system"] = about["model"]
+        found.append((place, cells))
+    sizes = about.get("num_examples"), about.get("rollouts_per_example")
+    notes = []
+    if all(isinstance(size, int) for size in sizes) and len(rows) != sizes[0] * sizes[1]:
+        notes.append(f"{path}: {len(rows)} rollouts, where metadata.json says {sizes[0]} examples of {sizes[1]} each")
+    known = {"problem": "problem", "system": "system", "value": "reward"}
+    return _Rows(f"{folder}/{path.name}", found, known, notes=notes)
 
 
 def _trl(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:

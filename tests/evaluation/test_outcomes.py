@@ -391,7 +391,8 @@ def test_a_file_that_is_not_there_or_given_twice(tmp_path: Path) -> None:
         verdict_on([str(tmp_path / "x.csv"), str(tmp_path / "y.csv")], Columns(), Asked())
 
 
-# Logs of other programs: files that they wrote, with a tiny random model or Inspect's mock model
+# Logs of other programs: files that they wrote, with a tiny random model, Inspect's mock model, or an endpoint that
+# answers from a table
 
 LOGS = Path(__file__).parent / "outcome_logs"
 
@@ -447,3 +448,97 @@ def test_completions_of_trl() -> None:
     found = verdict_on(files, Columns(), Asked())
     assert (found.metric, found.systems["first"]["outcomes"]) == ("even", 4)
     assert "were sampled during training" in details(found)
+
+
+SUMS = [LOGS / f"tiny_sums--tiny--{size}" / "results.jsonl" for size in ("small", "large")]
+
+
+def gains(metric: str) -> list[float]:
+    """Return the gain of the large model for each example: pairs of rollouts, without those that broke off."""
+    values: list[dict[int, list[float]]] = []
+    for path in SUMS:
+        values.append({})
+        for row in map(json.loads, path.read_text().splitlines()):
+            value = math.nan if row["error"] else {**row["metrics"], "reward": row["reward"]}[metric]
+            values[-1].setdefault(row["example_id"], []).append(value)
+    assert np.isnan(list(values[1].values())).sum() == 1 and math.isnan(values[1][6][1])
+    return [float(np.nanmean(np.subtract(values[1][k], values[0][k]))) for k in range(8)]
+
+
+def without(example: int, folder: Path) -> list[str]:
+    """Copy the results of verifiers without an example."""
+    for path in SUMS:
+        copy = folder / path.parent.name
+        copy.mkdir()
+        (copy / "metadata.json").write_bytes((path.parent / "metadata.json").read_bytes())
+        kept = [row for row in path.read_text().splitlines(True) if json.loads(row)["example_id"] != example]
+        (copy / "results.jsonl").write_text("".join(kept))
+    return [str(folder / path.parent.name / "results.jsonl") for path in SUMS]
+
+
+@pytest.mark.parametrize("metric", ["reward", "letters"])
+def test_results_of_verifiers(metric: str) -> None:
+    columns = Columns() if metric == "reward" else Columns(value=metric)
+    found = verdict_on([str(path) for path in SUMS], columns, Asked(margin=0.05))
+    assert (found.metric, found.baseline, found.systems["tiny/large"]["lost"]) == (metric, "tiny/small", 1)
+    assert {problem.rpartition("/")[0] for problem in found.problems} == {f"tiny_sums/{k}" for k in range(8)}
+    estimate = found.comparisons["tiny/large"].difference.estimate
+    assert estimate == pytest.approx(np.mean(gains(metric)), abs=1e-9)
+    assert "rollouts, where" not in details(found)
+
+
+def test_results_of_verifiers_that_stopped_early(tmp_path: Path) -> None:
+    found = verdict_on(without(6, tmp_path), Columns(), Asked(margin=0.05))
+    for key, wanted in by_hand(np.delete(gains("reward"), 6), 7).items():
+        assert getattr(found.comparisons["tiny/large"].difference, key) == pytest.approx(wanted, abs=1e-9), key
+    assert "14 rollouts, where metadata.json says 8 examples of 2 each" in details(found)
+
+
+def test_a_reward_of_verifiers_has_no_range_unless_it_is_given() -> None:
+    found = verdict_on([str(path) for path in SUMS], Columns(), Asked(margin=0.05))
+    assert found.verdicts == {"tiny/large": "INCONCLUSIVE"}
+    assert "No range of reward is declared" in details(found)
+    given = verdict_on([str(path) for path in SUMS], Columns(), Asked(margin=0.05, metric_range=(0.0, 1.2)))
+    assert "No range" not in details(given)
+    with pytest.raises(
+        OutcomesError, match=r"small/results\.jsonl, line 3: 'reward' is 1\.2, outside the range 0 to 1"
+    ):
+        verdict_on([str(path) for path in SUMS], Columns(), Asked(margin=0.05, metric_range=SHARE))
+
+
+def test_problems_of_verifiers_are_paired_by_their_text_but_not_by_the_system_prompt(tmp_path: Path) -> None:
+    old, new = SUMS[0], Path(without(-1, tmp_path)[0])
+    new.write_text(new.read_text().replace('"Add."', '"Add well."'))
+    files = [f"old={old}", f"new={new}"]
+    assert verdict_on(files, Columns(), Asked(margin=0.05)).comparisons["new"].problems == 8
+    new.write_text(new.read_text().replace("1 + 3 = ?", "1 + 4 = ?"))
+    assert "1 of 8 problems of new have no partner" in details(verdict_on(files, Columns(), Asked(margin=0.05)))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("metadata.json", None, None, r"results\.jsonl: verifiers' metadata\.json, which .* is not beside it"),
+        ("metadata.json", "{", "", r"metadata\.json: not JSON"),
+        ("metadata.json", "", "[1]", r"metadata\.json: 'env_id' is missing"),
+        ("metadata.json", '"model"', '"modle"', r"metadata\.json: 'model' is missing"),
+        ("metadata.json", '"tiny_sums"', "null", r"metadata\.json: 'env_id' is missing"),
+        ("results.jsonl", '"example_id": 7', '"id": 7', r"small/results\.jsonl, line 15, column 'example_id': the"),
+        ("results.jsonl", '"example_id": 7', '"example_id": null', r"line 15, column 'example_id': the cell is empty"),
+        ("results.jsonl", '"reward": 0.2', '"rewrd": 0.2', r"small/results\.jsonl, line \d+: 'reward' is missing"),
+        ("results.jsonl", '"reward": 0.2', '"reward": "good"', r"line \d+, column 'reward': 'good' is not a number"),
+        ("results.jsonl", '"metrics": {"exact": 0.0', '"metrics": 5, "m": {"x": 0', r"line \d+: 'metrics' is not an"),
+        ("results.jsonl", '"prompt"', '"promt"', r"small/results\.jsonl, line 1: 'prompt' is missing"),
+    ],
+)  # fmt: skip
+def test_damaged_results_of_verifiers(tmp_path: Path, file: str, old: str | None, new: str, message: str) -> None:
+    files = without(-1, tmp_path)
+    path = Path(files[0]).with_name(file)
+    if old is None:
+        path.unlink()
+    else:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new) if old else new)
+    with pytest.raises(OutcomesError, match=message):
+        verdict_on(files, Columns(), Asked(margin=0.05))
