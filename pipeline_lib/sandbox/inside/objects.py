@@ -123,7 +123,9 @@ class Objects(shared.Shared):
         return (self.entry if function is None else function)(*args, **dict(named))
 
     def _special(self, thing: Any, name: str, args: Any) -> Any:
-        part = vars(values.owners(type(thing))[name])[name]
+        part = next((vars(kind)[name] for kind in type(thing).__mro__ if name in vars(kind)), None)
+        if part is None:
+            raise TypeError(f"a {type(thing).__name__} has no {name}")
         bind = getattr(type(part), "__get__", None)  # as Python does, so also of a static method or a property
         try:
             value = (part if bind is None else bind(part, thing, type(thing)))(*args)
@@ -149,6 +151,9 @@ class Objects(shared.Shared):
             if type(thing).__name__ == "coroutine":
                 raise
             return ("end", None)
+
+    def _subscript(self, kind: Any, key: Any) -> Any:
+        return kind[key]
 
     def _dir(self, thing: Any) -> list[str]:
         return dir(thing)
@@ -252,7 +257,10 @@ class Objects(shared.Shared):
             special.append("no __iter__")
         hidden = [] if base is None else sorted(name for name in names & {*dir(base)} if not name.startswith("__"))
         about = (text[:_LONGEST_NAME] for text in (kind.__name__, values.module_of(kind), kind.__qualname__))
-        self._classes.append([number, *about, bases, special, None if base is None else base.__name__, hidden])
+        of_class = sorted(name for name in shared.OF_CLASSES if name in (owners if "class" in name else above))
+        self._classes.append(
+            [number, *about, bases, special, None if base is None else base.__name__, hidden, of_class]
+        )
         return number
 
 

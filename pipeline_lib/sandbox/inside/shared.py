@@ -140,6 +140,8 @@ index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter an
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
 OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
+#: Those of them that are forwarded for a class whose metaclass has them, and how a class is subscripted.
+OF_CLASSES = frozenset(f"__{name}__" for name in ("iter", "len", "getitem", "contains", "reversed", "class_getitem"))
 HASH = "__hash__"
 SEARCHED = "searched"  # listed instead of ``__contains__`` if that looks through the items, as Python does by itself
 #: Listed among the special methods of a class in which one of them is None, so that Python refuses what it would do.

@@ -16,7 +16,7 @@ from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.calls import DESCRIPTION, CallFailed
 from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside.shared import FORBIDDEN, HASH, OPERATORS, SEARCHED, SPECIAL
-from pipeline_lib.sandbox.inside.values import BASES, FIXED_BASES, BadValue, base_of
+from pipeline_lib.sandbox.inside.values import BASES, FIXED_BASES, BadValue, base_of, owners
 
 
 def exception(handle: Any, raised: calls.Raised) -> BaseException:
@@ -44,7 +44,7 @@ _OWN = object()  # only code with this token may create classes
 READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members", "code"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _GUARDED = OPERATORS | {"__contains__"}
-_HASH = "__symposium_hash__"
+_HASH, _SUBSCRIPT = "__symposium_hash__", "__class_getitem__"
 
 
 class Owner(Protocol):
@@ -91,15 +91,6 @@ class Kind(type):
 
     def __bool__(cls) -> bool:
         return True
-
-    def __iter__(cls) -> Any:
-        return _special(cls, "__iter__", ())
-
-    def __len__(cls) -> Any:
-        return _special(cls, "__len__", ())
-
-    def __getitem__(cls, key: Any) -> Any:
-        return _special(cls, "__getitem__", (key,))
 
 
 class _Text:
@@ -289,6 +280,7 @@ def make_class(
     special: list[str],
     base: type | None,
     hidden: list[str],
+    of_class: list[str],
     strict: bool,
     owner: Owner,
     number: int,
@@ -301,6 +293,7 @@ def make_class(
         special: names of the special methods that are the program's own, and those in `FORBIDDEN` that are None.
         base: the builtin that it derives from.
         hidden: names of this builtin, other than special ones, that it defines itself.
+        of_class: those of `OF_CLASSES` that the class itself has.
         strict: its operators accept only objects of the program.  In tests of a function the other operand is often
             the expected value (``abs(f(x) - 0.5) < 1e-6``), which no program may learn.
         owner, number: as of `make_object`.
@@ -309,8 +302,8 @@ def make_class(
     space: dict[str, Any] = {method: _forwarder(method, strict) for method in special if method not in marks}
     if SEARCHED in special:
         space["__contains__"] = lambda self, item: item in iter(self)
-    inherited = {} if base is None else {name: getattr(base, name, None) for name in (*SPECIAL, HASH)}
-    space = {method: part for method, part in inherited.items() if part is not None or method == HASH} | space
+    found = {} if base is None else owners(base)
+    space = {method: vars(found[method])[method] for method in (*SPECIAL, HASH) if method in found} | space
     space |= {method: _hidden(method) for method in hidden}
     space |= {"__module__": "program", "__doc__": _Text()}
     real = vars(builtins).get(name, _INTERNAL.get(name)) if module == "builtins" else find(module, path)
@@ -326,14 +319,24 @@ def make_class(
     elif isinstance(real, type) and real is not object and (base is not None or not issubclass(real, BASES)):
         space["__class__"] = property(lambda self: real)  # for isinstance
     space |= {FORBIDDEN[mark]: None for mark in special if mark in FORBIDDEN}
+    if _SUBSCRIPT in of_class:
+        space[_SUBSCRIPT] = classmethod(lambda cls, key: _do("subscript", cls, key))
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
         name = "object"
+    meta = _metaclass(bases, {method: _forwarder(method, strict) for method in of_class if method != _SUBSCRIPT})
     try:
-        kind = Kind(name, tuple(bases), space, own=_OWN)
+        kind: Kind = meta(name, tuple(bases), space, own=_OWN)
     except TypeError:  # layout conflict between the bases
-        kind = Kind(name, tuple(bases[:1]), space, own=_OWN)
+        kind = meta(name, tuple(bases[:1]), space, own=_OWN)
     type.__setattr__(kind, _WHERE, (owner, number))
     return kind
+
+
+def _metaclass(bases: list[type], own: dict[str, Any]) -> Any:
+    """Return a metaclass with these methods, for a class with these bases."""
+    above = dict.fromkeys(type(base) for base in bases if isinstance(base, Kind))
+    lowest = [kind for kind in above if not any(other is not kind and issubclass(other, kind) for other in above)]
+    return type("Kind", tuple(lowest), own) if own or len(lowest) > 1 else lowest[0]
 
 
 def _hidden(name: str) -> property:

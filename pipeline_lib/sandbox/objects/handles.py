@@ -20,7 +20,7 @@ from pipeline_lib.sandbox.calls import CallFailed, NoAnswer
 from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.folders import Folder
-from pipeline_lib.sandbox.inside.shared import FORBIDDEN, HASH, SEARCHED, SPECIAL, Shared
+from pipeline_lib.sandbox.inside.shared import FORBIDDEN, HASH, OF_CLASSES, SEARCHED, SPECIAL, Shared
 from pipeline_lib.sandbox.inside.values import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
 from pipeline_lib.sandbox.objects.classes import Handle, Kind, make_class, make_object, note_hash, where
 
@@ -268,6 +268,7 @@ class Handles(Shared):
         special: list[str],
         base: str | None,
         hidden: list[str],
+        of_class: list[str],
     ) -> None:
         """Make a class that stands for one of the program's."""
         if type(number) is not int or number in self._classes or len(self._classes) >= _MOST_CLASSES:
@@ -276,5 +277,6 @@ class Handles(Shared):
         own = [name for name in special if name in SPECIAL or name in (HASH, SEARCHED, *FORBIDDEN)]
         builtin = None if base is None else _BASES[base]
         others = [name for name in hidden if name in dir(builtin)]
-        made = make_class(name, module, path, parents, own, builtin, others, self._strict, self, number)
+        above = [name for name in of_class if name in OF_CLASSES]
+        made = make_class(name, module, path, parents, own, builtin, others, above, self._strict, self, number)
         self._classes[number] = made
