@@ -23,6 +23,11 @@ def step_folder(scratch: Path, step: int) -> Path:
     return scratch / f"step-{step:05d}"
 
 
+def state_folder(scratch: Path, step: int) -> Path:
+    """Return the folder of the trainer's state after a step (see `trainer_state`)."""
+    return scratch / f"state-{step:05d}"
+
+
 def steps_in(folder: Path) -> list[int]:
     """Return the steps that have a checkpoint folder, in ascending order; their content is not verified."""
     return numbered(folder, "step-")

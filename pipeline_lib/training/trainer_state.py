@@ -17,7 +17,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from pipeline_lib.storage import CorruptFileError, file_digests, new_folder, write_json
-from pipeline_lib.training.checkpoint_folders import numbered, read_record, step_folder, steps_in
+from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
 from pipeline_lib.training.checkpoints import read_checkpoint, verify
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.update import Learner
@@ -26,11 +26,6 @@ logger = logging.getLogger(__name__)
 
 RECORD = "state.json"
 KEPT = 2
-
-
-def state_folder(scratch: Path, step: int) -> Path:
-    """Return the folder of the trainer's state after a step."""
-    return scratch / f"state-{step:05d}"
 
 
 def write_state(

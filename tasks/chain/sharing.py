@@ -18,6 +18,7 @@ from queue import SimpleQueue
 
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import RecordsError, send_to_origin
+from tasks.runtime.training_copies import remove_copies
 
 log = logging.getLogger("symposium.stage")
 
@@ -93,7 +94,7 @@ def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None
             _dvc(project, "push", "--run-cache", *stages)
             what, where = "records of plans, sweeps and looks", "git's origin"
             send_to_origin()
-            return
+            break
         except (ChainError, RecordsError) as error:
             lines = str(error).splitlines()  # DVC and git name every file and every ref
             why = "\n".join(lines if len(lines) < 5 else [lines[0], f"({len(lines) - 2} further lines)", lines[-1]])
@@ -102,6 +103,10 @@ def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None
             if wait_s is None or pause(wait_s):
                 rest = f"they are on this machine only; the same command sends them when {where} takes them"
                 raise ChainError(f"{what} could not be shared: {why}\n{rest}") from None
+    try:
+        remove_copies(project, stages)
+    except Exception as error:  # each kind of store has its own; they are in nobody's way
+        log.warning("copies of trainings that have ended could not be removed from the store: %s", error)
 
 
 def _dvc(project: Path, *arguments: str) -> str:

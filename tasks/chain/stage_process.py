@@ -19,6 +19,7 @@ from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
 from tasks.runtime.tracked_run import OWNER
+from tasks.runtime.training_copies import SHARED
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import ended, kernel_kills, start, stop
 
@@ -71,6 +72,7 @@ class StageProcess:
             SYMPOSIUM_RUN=run,
             PYTHONUNBUFFERED="1",
             **{progress.FILE: str(self._progress), OWNER: own_process()},
+            **({SHARED: "1"} if pull else {}),
             **variables,
         )
         self._stopped = False

@@ -32,6 +32,7 @@ from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
 from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_update
+from tasks.runtime.training_copies import copied
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
 
@@ -95,8 +96,12 @@ def train_arm(run: StageRun) -> None:
         target = trained_folder(arm, seed) / folder.name  # where it will be when the stage has ended
         digest = str(read_checkpoint(folder)["team"])
         run.tracked.checkpoint(Checkpoint(f"{arm}-{seed}-step-{step}", step, digest, str(target)))
+        send(step)
 
-    with other_ranks(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)):
+    with (
+        copied(scratch, f"{training_stage(arm)}@{seed}") as send,
+        other_ranks(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)),
+    ):
         result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)
     publish(scratch, trained_folder(arm, seed), [step for step, _ in result.checkpoints])
     rows = list(storage.read_jsonl(result.metrics))

@@ -1,0 +1,197 @@
+"""Training that survives its machine: in a run with ``--share`` the store holds what a training needs to continue.
+
+    <DVC's default remote>/training/<arm>-<digest>/
+        step-00010/...  state-00010/...  metrics-00010.jsonl  record-00010.json
+
+The digest in the name contains everything that determines the checkpoints, so whoever finds such a copy may continue
+from it, to the same bytes.  Copies are made beside the training.  A record names every file with its digest and is
+written last: a copy without one does not count.  Metrics, records and trainer states of earlier steps are removed then,
+and the whole copy when DVC has sent the results of the stage.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pipeline_lib.storage import CorruptFileError, file_digest, file_digests, new_folder, read_json, write_json
+from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
+from pipeline_lib.training.metrics_log import NAME as METRICS
+from tasks.services.process_environment import places
+
+log = logging.getLogger("symposium.stage")
+
+SHARED = "SYMPOSIUM_SHARED"
+"""Environment variable: set for the stages of a run with ``--share``."""
+
+_ENDED = "ended.json"  # in the scratch folder of a training that has ended and has a copy: the stage's name
+
+
+class Copies:
+    """The copies of one training.
+
+    Args:
+        project: the folder with ``.dvc``, whose default remote is used.
+        scratch: the training's folder.
+    """
+
+    def __init__(self, project: Path, scratch: Path) -> None:
+        # DVC loads for a second, and only runs that share need it.
+        from dvc.repo import Repo
+
+        remote = Repo(str(project)).cloud.get_remote()
+        self._scratch, self._fs = scratch, remote.fs
+        self._folder = self._fs.join(remote.path, "training", scratch.name)
+        self._sent: dict[str, str] = {}  # files of checkpoints, with their digests
+
+    def fetch(self) -> int:
+        """Bring the newest copy that is complete, and newer than what is here; return its step, else 0.
+
+        What is damaged or cannot be read is named in the log, and an earlier copy is taken, if there is one.
+        """
+        for step in sorted(self._steps(), reverse=True):
+            try:
+                files = self._record(step)
+                self._sent = {name: digest for name, digest in files.items() if name.startswith("step-")}
+                if step <= max(numbered(self._scratch, "state-"), default=0):
+                    return 0
+                self._take(step, files)
+                return step
+            except Exception as error:  # each kind of store has its own
+                log.warning("step %d of this training cannot be had from the store: %s", step, error)
+        return 0
+
+    def send(self, step: int) -> None:
+        """Send what is needed to continue from a step of which checkpoint and state are written."""
+        known = {name.partition("/")[0] for name in self._sent}
+        for done in steps_in(self._scratch):
+            folder = step_folder(self._scratch, done)
+            if done <= step and folder.name not in known:
+                self._sent |= self._send_folder(folder)
+        files = self._sent | self._send_folder(state_folder(self._scratch, step))
+        metrics = self._scratch / f".{METRICS}.sent"  # of this moment, since the file grows
+        metrics.write_bytes((self._scratch / METRICS).read_bytes())
+        self._put(metrics, name := f"metrics-{step:05d}.jsonl")
+        record = self._scratch / ".record.sent"
+        write_json(record, {"format": 1, "step": step, "files": files | {name: file_digest(metrics)}})
+        self._put(record, f"record-{step:05d}.json")
+        for name in self._names():
+            kind, _, rest = name.partition("-")
+            if kind in ("metrics", "record", "state") and int(rest.partition(".")[0]) < step:
+                self._fs.remove(self._fs.join(self._folder, name), recursive=True)
+
+    def send_each(self, due: "SimpleQueue[int]", over: threading.Event) -> None:
+        """Send the newest step in the queue, again and again, until ``over`` is set."""
+        while not over.is_set():
+            step = due.get()
+            with suppress(Empty):
+                while True:
+                    step = due.get_nowait()
+            if step == 0 or over.is_set():
+                continue
+            began = time.monotonic()
+            try:
+                self.send(step)
+                log.info("step %d can be continued on another machine (sent in %.1f s)", step, time.monotonic() - began)
+            except Exception as error:  # each kind of store has its own
+                log.warning("step %d was not sent to the store, the next one will be: %s", step, error)
+
+    def remove(self) -> None:
+        """Remove all copies of this training."""
+        if self._fs.exists(self._folder):
+            self._fs.remove(self._folder, recursive=True)
+
+    def _steps(self) -> list[int]:
+        return [int(name[len("record-") :].partition(".")[0]) for name in self._names() if name.startswith("record-")]
+
+    def _names(self) -> list[str]:
+        if not self._fs.exists(self._folder):
+            return []
+        return [self._fs.name(path.rstrip("/")) for path in self._fs.ls(self._folder, detail=False)]
+
+    def _send_folder(self, folder: Path) -> dict[str, str]:
+        files = {f"{folder.name}/{name}": digest for name, digest in file_digests(folder).items()}
+        for name in files:
+            self._put(self._scratch / name, name)
+        return files
+
+    def _put(self, file: Path, name: str) -> None:
+        self._fs.put_file(str(file), self._fs.join(self._folder, *name.split("/")))
+
+    def _get(self, name: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._fs.get_file(self._fs.join(self._folder, *name.split("/")), str(target))
+
+    def _record(self, step: int) -> dict[str, str]:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._get(f"record-{step:05d}.json", record := self._scratch / ".record.fetched")
+        files: dict[str, str] = read_record(record)["files"]
+        for name in files:
+            if name.startswith("/") or ".." in name.split("/"):
+                raise CorruptFileError(f"record-{step:05d}.json: a file outside of the training's folder, {name}")
+        return files
+
+    def _take(self, step: int, files: dict[str, str]) -> None:
+        """Bring the files of a record; the trainer's state last, without which nothing continues from the step."""
+        self._get(name := f"metrics-{step:05d}.jsonl", metrics := self._scratch / f".{METRICS}.fetched")
+        _compare(metrics, files[name])
+        metrics.replace(self._scratch / METRICS)
+        state = state_folder(self._scratch, step).name
+        folders = {name.partition("/")[0] for name in files if "/" in name}
+        for folder in sorted(folders, key=lambda name: (name == state, name)):
+            held = {name: digest for name, digest in files.items() if name.startswith(f"{folder}/")}
+            target = self._scratch / folder
+            if (
+                target.is_dir()
+                and {f"{folder}/{name}": digest for name, digest in file_digests(target).items()} == held
+            ):
+                continue
+            with new_folder(target) as made:
+                for name, digest in held.items():
+                    self._get(name, part := made / name.partition("/")[2])
+                    _compare(part, digest)
+
+
+def _compare(file: Path, digest: str) -> None:
+    if file_digest(file) != digest:
+        raise CorruptFileError(f"{file.name}: damaged in the store, its digest is not the one recorded")
+
+
+@contextmanager
+def copied(scratch: Path, stage: str) -> Iterator[Callable[[int], Any]]:
+    """Take what another machine has done of a training; yield what is called with the step of every checkpoint.
+
+    Without ``--share`` neither does anything.
+
+    Args:
+        scratch: the training's folder.
+        stage: its name in ``dvc.yaml``, with the seed.
+    """
+    if not os.environ.get(SHARED):
+        yield lambda step: None
+        return
+    copies, due, over = Copies(Path.cwd(), scratch), SimpleQueue[int](), threading.Event()
+    if step := copies.fetch():
+        log.info("continued from step %d, which another machine has sent", step)
+    sender = threading.Thread(target=copies.send_each, args=(due, over), daemon=True)
+    sender.start()
+    try:
+        yield due.put
+    finally:
+        over.set()
+        due.put(0)
+    sender.join()  # not after an error: then the process is to end
+    write_json(scratch / _ENDED, {"stage": stage})
+
+
+def remove_copies(project: Path, stages: tuple[str, ...]) -> None:
+    """Remove the copies of trainings that have ended, of these stages or (if there are none) of all."""
+    for ended in (places().scratch / "train").glob(f"*/{_ENDED}"):
+        if not stages or read_json(ended)["stage"] in stages:
+            Copies(project, ended.parent).remove()
+            ended.unlink()

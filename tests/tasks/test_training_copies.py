@@ -1,0 +1,185 @@
+"""A training whose machine is lost continues on another one, from what the store holds, to the same bytes."""
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.storage import file_digest, folder_digest
+from tasks.runtime.training_copies import SHARED, Copies, copied, remove_copies
+from tasks.services.process_environment import HOME
+from tests.training.conftest import Agree, make_settings, make_team, run_training
+
+NAME, STAGE = "team-0123456789abcdef", "train@0"
+
+
+class LostError(RuntimeError):
+    """The machine is gone."""
+
+
+Enter = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose store is the folder `store` beside it."""
+    folder = tmp_path_factory.mktemp("copies") / "project"
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    for arguments in (["init", "-q"], ["remote", "add", "-q", "--default", "s", "../store"]):
+        subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture
+def checkout(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Enter:
+    """Enter a checkout of the project that has a home of its own; return the scratch folder of the training."""
+    monkeypatch.setenv(SHARED, "1")
+
+    def enter(name: str) -> Path:
+        if not (tmp_path / name).exists():
+            shutil.copytree(template, tmp_path / name)
+        monkeypatch.chdir(tmp_path / name)
+        monkeypatch.setenv(HOME, str(tmp_path / name / ".symposium"))
+        return tmp_path / name / ".symposium/scratch/train" / NAME
+
+    return enter
+
+
+def train(scratch: Path, stop: int = 0, each: Callable[[int], object] = lambda step: None) -> list[int]:
+    """Train until the machine is lost after some steps (0: never), and return the steps that were made."""
+    made: list[int] = []
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        made.append(step)
+        if step == stop:
+            raise LostError
+
+    settings = make_settings(steps=12, checkpoint_every=3, group_size=4)
+    with copied(scratch, STAGE):
+        run_training(
+            scratch.parent,
+            make_team(),
+            Agree(),
+            settings=settings,
+            scratch=scratch,
+            on_step=on_step,
+            on_checkpoint=lambda step, folder: each(step),
+        )
+    return made
+
+
+def results(scratch: Path) -> dict[str, Any]:
+    """Return the digests of all checkpoints, and what is equal on all machines of the metrics."""
+    rows = [json.loads(line) for line in (scratch / "metrics.jsonl").read_text().splitlines()]
+    files = {folder.name: folder_digest(folder) for folder in scratch.glob("step-*")}
+    return files | {"rewards": [(row["step"], row["reward/mean"]) for row in rows]}
+
+
+def lose(checkout: Enter, at: int) -> Path:
+    """Train in the checkout `lost` until its machine is gone, with every checkpoint in the store; return its copies."""
+    scratch = checkout("lost")
+    copies = Copies(Path.cwd(), scratch)
+    with pytest.raises(LostError):
+        train(scratch, at, lambda step: step and copies.send(step))
+    return Path.cwd().parent / "store/training" / NAME
+
+
+def test_another_machine_continues_to_the_same_bytes(checkout: Enter) -> None:
+    train(quiet := checkout("quiet"))
+    remove_copies(Path.cwd(), ())
+    store = lose(checkout, 8)
+    kept = {path.name.partition(".")[0] for path in store.iterdir()}
+    assert kept == {"step-00000", "step-00003", "step-00006", "state-00006", "metrics-00006", "record-00006"}
+    assert train(scratch := checkout("new")) == [7, 8, 9, 10, 11, 12]
+    assert results(scratch) == results(quiet)
+    remove_copies(Path.cwd(), ("train@1",))
+    assert store.exists()
+    remove_copies(Path.cwd(), (STAGE,))
+    assert not store.exists()
+
+
+def test_checkpoints_are_sent_beside_the_training(checkout: Enter) -> None:
+    scratch = checkout("one")
+    with pytest.raises(LostError), copied(scratch, STAGE) as send:
+        run_training(
+            scratch.parent,
+            make_team(),
+            Agree(),
+            settings=make_settings(steps=400, checkpoint_every=3, group_size=4),
+            scratch=scratch,
+            on_step=lambda step, metrics: stop_when_sent(),
+            on_checkpoint=lambda step, folder: send(step),
+        )
+    assert Copies(Path.cwd(), checkout("two")).fetch() >= 3
+
+
+def stop_when_sent() -> None:
+    if list((Path.cwd().parent / "store/training" / NAME).glob("record-*.json")):
+        raise LostError
+
+
+def test_a_damaged_copy_is_named_and_not_taken(
+    checkout: Enter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(store := lose(checkout, 8), sound := tmp_path / "sound")
+    for name in ("state-00006", "step-00003", "metrics-00006.jsonl", "record-00006.json"):
+        for how in ("changed", "cut off", "missing"):
+            shutil.rmtree(store)
+            shutil.copytree(sound, store)
+            found = store / name
+            parts = found.rglob("*.safetensors")
+            file = found if found.is_file() else max(parts, key=lambda path: path.stat().st_size)
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 1
+            file.write_bytes(content if how == "changed" else content[: len(content) // 2])
+            if how == "missing":
+                file.unlink()
+            scratch = checkout(f"{name} {how}")
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                assert Copies(Path.cwd(), scratch).fetch() == 0
+            if (name, how) != ("record-00006.json", "missing"):
+                assert "step 6 of this training cannot be had from the store: " in caplog.text
+            assert not list(scratch.glob("state-*")), "nothing continues from it"
+
+
+def test_a_record_names_no_file_outside_of_the_folder(checkout: Enter, tmp_path: Path) -> None:
+    store = lose(checkout, 4)
+    record = json.loads((store / "record-00003.json").read_text())
+    (tmp_path / "store/training/evil").write_text("evil")
+    record["files"]["../evil"] = file_digest(tmp_path / "store/training/evil")
+    (store / "record-00003.json").write_text(json.dumps(record))
+    assert Copies(Path.cwd(), checkout("new")).fetch() == 0
+    assert not list(tmp_path.glob("new/**/evil"))
+
+
+def test_what_is_here_and_newer_stays(checkout: Enter) -> None:
+    lose(checkout, 4)
+    scratch = checkout("new")
+    with pytest.raises(LostError):
+        train(scratch, 8)
+    assert Copies(Path.cwd(), scratch).fetch() == 0
+    assert train(scratch) == [7, 8, 9, 10, 11, 12]
+
+
+def test_a_store_that_does_not_answer_stops_no_training(
+    checkout: Enter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scratch = checkout("one")
+    (tmp_path / "store").write_text("a file where the folder was")
+    with caplog.at_level(logging.WARNING):
+        assert len(train(scratch)) == 12
+
+
+def test_without_sharing_nothing_is_sent(checkout: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = checkout("one")
+    monkeypatch.delenv(SHARED)
+    train(scratch)
+    assert not (Path.cwd().parent / "store").exists() and not (scratch / "ended.json").exists()
