@@ -18,8 +18,9 @@ from rich.console import Console
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.storage import read_json
-from tasks.chain.graph import chain_and_stale
+from tasks.chain.graph import ask, chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
+from tasks.chain.sharing import sharing
 from tasks.chain.side_by_side import ChainRun, run_chain
 from tasks.chain.stage_process import log_plain_lines
 from tasks.chain.workspaces import save_experiment
@@ -80,6 +81,7 @@ def in_workspace(
     jobs: int,
     study: str = "",
     title: str = "",
+    share: bool = False,
 ) -> str:
     """Run the chain in a workspace, save it as a DVC experiment, and return its commit; to be called in a flow.
 
@@ -91,17 +93,21 @@ def in_workspace(
         jobs: number of stages that run side by side.
         study: name in MLflow of the study that the run is a cell of.
         title: name of the run, by default that of the experiment.
+        share: take and give results through DVC's default remote, and send the experiment to git's ``origin``.
     """
     settings, run, began = params.model_dump(mode="json"), title or name, time.monotonic()
     with tracked_run(params.environment.kind, run, settings, told(folder), study) as tracked:
-        chain, stale = chain_and_stale(folder)
-        with preloaded(folder, len(stale), jobs) as libraries:
-            worked = bring_up_to_date(ChainRun(run, folder, chain, stale, jobs, libraries()))
+        with sharing(folder) if share else contextlib.nullcontext() as shared:
+            chain, stale = chain_and_stale(folder)
+            with preloaded(folder, len(stale), jobs) as libraries:
+                worked = bring_up_to_date(ChainRun(run, folder, chain, stale, jobs, libraries(), shared))
         record_results(tracked, params, folder, worked, began)
         if "verdict" in worked:
             show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, run, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
+        if share:
+            ask(project, "exp", "push", "--no-cache", "origin", name)  # the data are in the remote already
     return commit
 
 

@@ -51,6 +51,7 @@ def experiment(
     settings: Annotated[Mapping[str, Any], often_changed_schema()] = NOTHING,
     overrides: Sequence[Annotated[str, OVERRIDE]] = (),
     jobs: Jobs = 2,
+    share: bool = False,
 ) -> str:
     """Run the chain as a DVC experiment; returns the experiment's commit.
 
@@ -60,10 +61,15 @@ def experiment(
         settings: an empty field leaves the setting as it is in params.yaml or in the preset
         overrides: any other setting, as on the command line: problems=mbpp, train.loss.kl=0.05
         jobs: number of stages that run at the same time
+        share: take results of other machines and give them this run, through DVC's default remote and git's origin
     """
     changes = requested_changes({"environment": environment, "policy": policy}, settings, overrides)
     return _as_experiment(
-        lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"), name, note, jobs
+        lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"),
+        name,
+        note,
+        jobs,
+        share,
     )
 
 
@@ -81,12 +87,12 @@ def experiment_all_settings(params: Params, name: Name = "", note: str = "", job
     return _as_experiment(lambda place: validate_params(content, Path("the form")), name, note, jobs)
 
 
-def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jobs: int) -> str:
+def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jobs: int, share: bool = False) -> str:
     """Run the chain in a workspace with ``settings`` of it, called ``title`` or as the flow run; return the commit."""
     explain_in_logs()
     logger, project = get_run_logger(), Path.cwd()
     wanted = checked_name(title) if title else str(runtime.flow_run.name)
-    name = free_name(project, wanted)
+    name = free_name(project, wanted, share)
     run = f"{title}{name.removeprefix(slug(title))}" if title else name  # with the number of a name that is taken
     call(run if title else "", note)
     with get_client(sync_client=True) as client:
@@ -101,7 +107,7 @@ def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jo
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        commit = in_workspace(folder, project, params, name, jobs, title=run)
+        commit = in_workspace(folder, project, params, name, jobs, title=run, share=share)
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)
     return commit
 

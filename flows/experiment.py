@@ -4,6 +4,7 @@ symposium run                  # all stale stages; a second call does nothing
 symposium run --jobs 1 audit   # one stage and the stages that it needs, one after the other
 symposium run -S train.steps=20 -S problems=humaneval -S problems.source=/data/mine.jsonl   # with other settings
 symposium run --share          # with the results of other machines, and for them: DVC's remote, git's origin
+symposium run --on lab         # on a worker of the pool "lab" (`symposium worker`), at the commit that origin has
 symposium run --name "longer warm start" --note "does the base learn to add?"   # `symposium runs` shows both
 
 DVC decides which stages must run.  This is the same as ``python -m flows.experiment``.
@@ -21,12 +22,12 @@ from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale, check_targets
 from tasks.chain.sharing import sharing
-from tasks.chain.workspaces import write_changes
+from tasks.chain.workspaces import slug, write_changes
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.check_run import check_reasons
 from tasks.experiment.costs import costs
 from tasks.identity.run import call, checked_name, run_name
-from tasks.runtime.arguments import add_jobs, program_parser
+from tasks.runtime.arguments import ArgumentError, add_jobs, program_parser
 from tasks.runtime.exit_status import explained, sigterm_interrupts
 from tasks.runtime.progress import duration
 from tasks.services.preloaded import preloaded
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     reader.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
     reader.add_argument("--note", default="", help="what the run is for; shown beside its name")
     reader.add_argument("--share", action="store_true", help="take and give results through DVC's default remote")
+    reader.add_argument("--on", metavar="pool[:queue]", help="run on a worker of this pool, and share the results")
     reader.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
     return reader
 
@@ -102,6 +104,24 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "Sim
         run_on_terminal(ChainRun(run, project, chain, stale, jobs, shared=shared), libraries, plain, server)
 
 
+def elsewhere(given: argparse.Namespace) -> None:
+    """Run the whole chain on a worker, and say where its results are.
+
+    Raises:
+        ArgumentError: only some stages are asked for.
+        SettingsError: a setting is wrong.
+    """
+    if given.targets:
+        raise ArgumentError("--on runs the whole chain; leave the stages out")
+    check_reasons(changed_params(requested_changes({}, {}, given.set_param), Path("params.yaml"), Path("conf"), "-S"))
+    # Prefect loads for a second; wrong arguments are told before.
+    from flows.on_pool import run_on
+
+    wanted = {"name": given.name or "", "note": given.note, "overrides": given.set_param}
+    name = slug(run_on(given.on, wanted))
+    print(f"\nIts results: dvc exp pull origin {name} && dvc exp apply {name}")
+
+
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
     began = time.monotonic()
@@ -109,6 +129,9 @@ def main() -> None:
         given = parser().parse_args()
         call("" if given.name is None else checked_name(given.name), given.note)
         check_targets(Path.cwd(), given.targets)
+        if given.on:
+            elsewhere(given)
+            return
         if given.set_param:
             change(given.set_param)
         name = run_name(load_params().model_dump(mode="json"))

@@ -23,6 +23,7 @@ PROGRAMS = {
     "init": ("flows.init", "Create a project in a folder: settings, presets, the chain, .gitignore."),
     "run": ("flows.experiment", "Run all stages that are not up to date: from data to a verdict and a report."),
     "ui": ("flows.serve", "Start Prefect, MLflow and a page for playing on 127.0.0.1, with a form for the experiment."),
+    "worker": ("flows.worker", "Run what `symposium run --on POOL` asks for, on this machine."),
     "plan": (
         "flows.plan",
         "Compute the data that is needed to detect a difference, or the memory of every stage.",

@@ -34,7 +34,7 @@ def sharing(project: Path) -> Iterator["SimpleQueue[str]"]:
         ChainError: there is no default remote, or one without a run cache; or, at the end of a run that did not fail,
             something could not be sent.
     """
-    _prepare_remote(project)
+    prepare_remote(project)
     try:
         _dvc(project, "fetch", "--run-cache")
     except ChainError as error:
@@ -59,7 +59,7 @@ def sharing(project: Path) -> Iterator["SimpleQueue[str]"]:
             log.warning("%s", error)  # how the run ended is its own error
 
 
-def _prepare_remote(project: Path) -> None:
+def prepare_remote(project: Path) -> None:
     """Raise ChainError if there is no remote that can be shared; else have what comes from it checked."""
     settings = dict(line.partition("=")[::2] for line in _dvc(project, "config", "--list").splitlines())
     remote = settings.get("core.remote", "")

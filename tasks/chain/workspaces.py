@@ -144,12 +144,15 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def free_name(project: Path, wanted: str) -> str:
-    """Return ``wanted`` as a name that git and DVC accept, and that no experiment of the project has or will get."""
+def free_name(project: Path, wanted: str, share: bool = False) -> str:
+    """Return ``wanted`` as a name that git and DVC accept, and that no experiment of the project has or will get.
+
+    With ``share`` neither has one of git's ``origin`` it.
+    """
     base = slug(wanted) or "run"
-    taken = {
-        ref.rpartition("/")[2] for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
-    }
+    refs = git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
+    refs += git(project, "ls-remote", "origin", "refs/exps/*").split() if share else []
+    taken = {ref.rpartition("/")[2] for ref in refs}
     remove_abandoned()
     taken |= {owner.stem for owner in (places().home / "workspaces").glob(f"*.{OWNER}")}  # running now
     number = 1
@@ -175,11 +178,14 @@ def git(folder: Path, *arguments: str, strip: bool = True) -> str:
 
 
 def _share_cache(project: Path, folder: Path) -> None:
-    local = project / ".dvc" / "config.local"  # remotes and credentials, which are not in git
+    """Let the workspace use the cache and the local settings of the project, or of the worker whose clone that is."""
+    worker = places().home.parent
+    lasting = worker if (worker / ".dvc").is_dir() else project
+    local = lasting / ".dvc" / "config.local"  # remotes and credentials, which are not in git
     if local.exists():
         shutil.copy(local, folder / ".dvc" / "config.local")
-    cache = Path(ask(project, "cache", "dir").strip())
-    ask(folder, "cache", "dir", "--local", str((project / cache).resolve()))
+    cache = Path(ask(lasting, "cache", "dir").strip())
+    ask(folder, "cache", "dir", "--local", str((lasting / cache).resolve()))
 
 
 def _share_author(project: Path, folder: Path) -> None:

@@ -1,13 +1,14 @@
-"""Records of plans, sweeps and looks at a test split in git: one JSON object each, under a ref of its own.
+"""Records of plans, sweeps and looks at a test split in git: one JSON object each, as the message of a commit.
 
     refs/symposium/plans/<digest>     a plan that was registered
     refs/symposium/sweeps/<digest>    checkpoints that were evaluated on the validation split, and under which plan
     refs/symposium/looks/<digest>     test episodes that were seen, and under which plan
 
-DVC stores experiments in the same way (``refs/exps``).  Such a ref belongs to the repository and to no working tree: it
-never makes a working tree dirty, survives ``make clean`` and every checkout, and is shared by all worktrees and by the
-workspaces of experiments.  A record is only ever added, under the digest of its content.  Git writes a ref completely
-or not at all, so processes side by side need no lock.
+Each has a ref of its own, as DVC's experiments have (``refs/exps``).  It belongs to the repository and to no working
+tree: it never makes a working tree dirty, survives ``make clean`` and every checkout, and is shared by all worktrees
+and by the workspaces of experiments.  A record is only ever added, under the digest of its content.  Git writes a ref
+completely or not at all, so processes side by side need no lock.  It is a commit, because DVC fetches no experiment
+into a repository with refs to other objects (those of earlier versions are blobs).
 
 ``git clone`` does not copy these refs, so `counted_since` gets those of ``origin`` before looks are counted; ``git
 push origin 'refs/symposium/*:refs/symposium/*'`` shares them.  A fetch of them with ``fetch.prune`` deletes those that
@@ -54,12 +55,11 @@ def record(kind: str, identity: str, value: dict[str, Any]) -> None:
     refs = _refs(where, name)
     if len(refs) == 2:
         return
-    text = storage.canonical_json(value)
-    blob = next(iter(refs.values()), "") or _git(where, "hash-object", "-w", "--stdin", given=text).strip()
+    commit = next(iter(refs.values()), "") or _commit(where, storage.canonical_json(value))
     for ref in (f"{_KEPT}/{name}", f"{_SHARED}/{name}"):
         try:
             if ref not in refs:
-                _write_refs(where, "update-ref", ref, blob, "")  # "": only if there is none
+                _write_refs(where, "update-ref", ref, commit, "")  # "": only if there is none
         except RecordsError:
             if ref not in _refs(where, name):  # else another process was first
                 raise
@@ -74,7 +74,7 @@ def records(kind: str) -> list[dict[str, Any]]:
     where = _repository()
     # Of two records under one name the kept one counts, which is that of this repository.
     refs = sorted(_refs(where, kind).items(), reverse=True)  # so it comes last
-    names = list({ref.rpartition("/")[2]: blob for ref, blob in refs}.values())
+    names = list({ref.rpartition("/")[2]: found for ref, found in refs}.values())
     if not names:
         return []
     rest = _git(where, "cat-file", "--batch", given="\n".join(names) + "\n").encode()
@@ -84,9 +84,19 @@ def records(kind: str) -> list[dict[str, Any]]:
         size = head.rpartition(b" ")[2]
         if not size.isdigit():
             raise RecordsError(f"{where}: git cannot read a record of {kind}: {head.decode()}")
-        contents.append(json.loads(rest[: int(size)]))
+        contents.append(
+            json.loads(rest[: int(size)].partition(b"\n\n")[2] if b" commit " in head else rest[: int(size)])
+        )
         rest = rest[int(size) + 1 :]
     return contents
+
+
+def _commit(where: Path, text: str) -> str:
+    """Return a commit without files that has this message; equal texts are one commit."""
+    tree = _git(where, "hash-object", "-w", "-t", "tree", "--stdin").strip()
+    who = "Symposium <symposium@localhost> 0 +0000"
+    content = f"tree {tree}\nauthor {who}\ncommitter {who}\n\n{text}"
+    return _git(where, "hash-object", "-w", "-t", "commit", "--stdin", given=content).strip()
 
 
 def counted_since() -> str:

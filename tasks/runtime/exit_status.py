@@ -74,7 +74,7 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(TERMINATED_STATUS if isinstance(error, Terminated) else INTERRUPT_STATUS)
     if is_explained(error):
         sys.stderr.write(f"{fit_terminal(f'{ERROR}{explanation(error)}')}\n")
-    elif _server_is_gone(error):
+    elif server_is_gone(error):
         sys.stderr.write(f"{fit_terminal(f'{ERROR}{_GONE}')}\n")
     elif error in _logged:
         sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
@@ -91,7 +91,7 @@ def _behind(error: BaseException) -> BaseException:
     return cause if cause is not None and is_explained(cause) else error
 
 
-def _server_is_gone(error: BaseException) -> bool:
+def server_is_gone(error: BaseException) -> bool:
     """Return whether an error says that Prefect's server does not answer, and nothing else is behind it."""
     kinds: set[str] = set()
     found: BaseException | None = error

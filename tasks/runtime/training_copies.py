@@ -12,7 +12,6 @@ and the whole copy when DVC has sent the results of the stage.
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,10 +93,8 @@ class Copies:
                     step = due.get_nowait()
             if step == 0 or over.is_set():
                 continue
-            began = time.monotonic()
             try:
                 self.send(step)
-                log.info("step %d can be continued on another machine (sent in %.1f s)", step, time.monotonic() - began)
             except Exception as error:  # each kind of store has its own
                 log.warning("step %d was not sent to the store, the next one will be: %s", step, error)
 
@@ -163,7 +160,7 @@ def _compare(file: Path, digest: str) -> None:
 
 
 @contextmanager
-def copied(scratch: Path, stage: str) -> Iterator[Callable[[int], Any]]:
+def copied(scratch: Path, stage: str, say: Callable[[str], Any]) -> Iterator[Callable[[int], Any]]:
     """Take what another machine has done of a training; yield what is called with the step of every checkpoint.
 
     Without ``--share`` neither does anything.
@@ -171,13 +168,14 @@ def copied(scratch: Path, stage: str) -> Iterator[Callable[[int], Any]]:
     Args:
         scratch: the training's folder.
         stage: its name in ``dvc.yaml``, with the seed.
+        say: takes a message for the user.
     """
     if not os.environ.get(SHARED):
         yield lambda step: None
         return
     copies, due, over = Copies(Path.cwd(), scratch), SimpleQueue[int](), threading.Event()
     if step := copies.fetch():
-        log.info("continued from step %d, which another machine has sent", step)
+        say(f"continued from step {step}, which another machine has sent")
     sender = threading.Thread(target=copies.send_each, args=(due, over), daemon=True)
     sender.start()
     try:

@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from prefect import get_run_logger
+
 from pipeline_lib import storage
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.audit.result import permit
@@ -99,7 +101,7 @@ def train_arm(run: StageRun) -> None:
         send(step)
 
     with (
-        copied(scratch, f"{training_stage(arm)}@{seed}") as send,
+        copied(scratch, f"{training_stage(arm)}@{seed}", get_run_logger().info) as send,
         other_ranks(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)),
     ):
         result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)

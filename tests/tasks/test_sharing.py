@@ -106,6 +106,22 @@ def test_a_record_that_two_checkouts_made_goes_to_origin_and_stays_as_each_made_
     assert len(run(tmp_path / "origin.git", "git", "for-each-ref", "refs/symposium/").splitlines()) == 3
 
 
+def test_dvc_pulls_experiments_into_a_repository_with_records(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dvc(project, "repro", "-q", "make")
+    dvc(project, "exp", "save", "-q", "--name", "first")
+    dvc(project, "exp", "push", "-q", "origin", "first")
+    monkeypatch.chdir(two := tmp_path / "two")
+    record(LOOKS, "0" * 64, {"seen": 1})
+    with sharing(two):
+        pass
+    assert records(LOOKS) == [{"seen": 1}]
+    dvc(two, "exp", "pull", "-q", "origin", "first")
+    dvc(two, "exp", "apply", "-q", "first")
+    assert (two / "made.txt").read_text() == "result\n"
+
+
 def test_an_origin_that_refuses_records_keeps_no_results_back(project: Path, tmp_path: Path) -> None:
     (hook := tmp_path / "origin.git/hooks/pre-receive").write_text("#!/bin/sh\necho no looks here >&2\nexit 1\n")
     hook.chmod(0o755)

@@ -52,7 +52,12 @@ def checkout(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return enter
 
 
-def train(scratch: Path, stop: int = 0, each: Callable[[int], object] = lambda step: None) -> list[int]:
+def train(
+    scratch: Path,
+    stop: int = 0,
+    each: Callable[[int], object] = lambda step: None,
+    say: Callable[[str], object] = print,
+) -> list[int]:
     """Train until the machine is lost after some steps (0: never), and return the steps that were made."""
     made: list[int] = []
 
@@ -62,7 +67,7 @@ def train(scratch: Path, stop: int = 0, each: Callable[[int], object] = lambda s
             raise LostError
 
     settings = make_settings(steps=12, checkpoint_every=3, group_size=4)
-    with copied(scratch, STAGE):
+    with copied(scratch, STAGE, say):
         run_training(
             scratch.parent,
             make_team(),
@@ -97,7 +102,9 @@ def test_another_machine_continues_to_the_same_bytes(checkout: Enter) -> None:
     store = lose(checkout, 8)
     kept = {path.name.partition(".")[0] for path in store.iterdir()}
     assert kept == {"step-00000", "step-00003", "step-00006", "state-00006", "metrics-00006", "record-00006"}
-    assert train(scratch := checkout("new")) == [7, 8, 9, 10, 11, 12]
+    said: list[str] = []
+    assert train(scratch := checkout("new"), say=said.append) == [7, 8, 9, 10, 11, 12]
+    assert said == ["continued from step 6, which another machine has sent"]
     assert results(scratch) == results(quiet)
     remove_copies(Path.cwd(), ("train@1",))
     assert store.exists()
@@ -107,7 +114,7 @@ def test_another_machine_continues_to_the_same_bytes(checkout: Enter) -> None:
 
 def test_checkpoints_are_sent_beside_the_training(checkout: Enter) -> None:
     scratch = checkout("one")
-    with pytest.raises(LostError), copied(scratch, STAGE) as send:
+    with pytest.raises(LostError), copied(scratch, STAGE, print) as send:
         run_training(
             scratch.parent,
             make_team(),

@@ -1,0 +1,134 @@
+"""A run on a worker of a pool: asked for by commit, watched in this terminal, given back as a DVC experiment."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from prefect import get_client
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import LogSort
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.runner.storage import GitRepository
+from prefect.states import Cancelling
+
+from flows.deployments import DESCRIPTIONS, experiment
+from flows.worker import MOST_STARTS, patience
+from tasks.chain.graph import ChainError
+from tasks.chain.stage_process import is_housekeeping
+from tasks.chain.workspaces import git, uncommitted
+from tasks.services.servers import ServerError
+
+_LOOK_S = 1.0
+_LAST_WORDS_S = 4.0  # messages reach the server some seconds late
+
+
+def run_on(place: str, parameters: Mapping[str, Any]) -> str:
+    """Have a worker run the chain at the present commit, show its messages until it ends, and return its name.
+
+    Ctrl-C cancels the run.
+
+    Args:
+        place: ``pool`` or ``pool:queue``.
+        parameters: of the flow `flows.deployments.experiment`.
+
+    Raises:
+        ChainError: the commit is not on ``origin``, or the run failed.
+        ServerError: the server has no such pool.
+    """
+    pool, _, queue = place.partition(":")
+    url, commit = _commit_on_origin(Path.cwd())
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(pool)
+        except ObjectNotFound:
+            raise ServerError(f"there is no pool {pool!r}; start a worker for it: symposium worker {pool}") from None
+    # A name per commit: a run that still waits must not get the code of a later one.
+    deployment: Any = experiment.to_deployment(
+        f"{pool}-{commit[:12]}",
+        description=DESCRIPTIONS["experiment"],
+        work_pool_name=pool,
+        work_queue_name=queue or None,
+        parameters={"share": True},
+    )
+    deployment.storage = GitRepository(url, commit_sha=commit)
+    deployment.apply()
+    asked: Any = run_deployment(
+        f"experiment/{deployment.name}", parameters={**parameters, "share": True}, timeout=0, as_subflow=False
+    )
+    print(f"asked the pool {pool} for {asked.name} at commit {commit[:8]}; Ctrl-C cancels it", flush=True)
+    try:
+        return _watched(asked.id)
+    except KeyboardInterrupt:
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(asked.id, Cancelling(), force=True)
+        print("cancelled; a run with the same settings continues it", flush=True)
+        raise
+
+
+def _watched(run: UUID) -> str:
+    """Print the messages of a run until it has ended, and return its name."""
+    seen, quiet, waiting = 0, 0, ""
+    with get_client(sync_client=True) as client:
+        while True:
+            with patience():
+                now = client.read_flow_run(run)
+                logs = client.read_logs(
+                    LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])), offset=seen, sort=LogSort.TIMESTAMP_ASC
+                )
+                seen += len(logs)
+                for entry in logs:
+                    if not is_housekeeping(entry.message):
+                        print(f"{entry.timestamp:%H:%M:%S}  {entry.message}", flush=True)
+                quiet = 0 if logs else quiet + 1
+                if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(now):
+                    break
+                if (said := _waits_for(now)) != waiting:
+                    print(waiting := said, end="\n" if said else "", flush=True)
+            time.sleep(_LOOK_S)
+    state = now.state
+    assert state is not None
+    if not state.is_completed():
+        raise ChainError(f"the run {now.name} ended as {state.name}: {state.message or 'its messages are above'}")
+    return now.name
+
+
+def _is_over(run: FlowRun) -> bool:
+    state = run.state
+    if state is None or not state.is_final():
+        return False
+    return not state.is_crashed() or run.run_count >= MOST_STARTS  # else a worker starts it again
+
+
+def _waits_for(run: FlowRun) -> str:
+    state = run.state
+    if state is not None and state.is_crashed():
+        return "its worker is gone; waiting for one that continues the run"
+    if state is not None and state.is_scheduled():
+        return "waiting for a worker that is free"
+    return ""
+
+
+def _commit_on_origin(project: Path) -> tuple[str, str]:
+    """Return the address of ``origin`` and the present commit, which workers can get from there."""
+    url, commit = (
+        git(project, "config", "--default", "", "--get", "remote.origin.url"),
+        git(project, "rev-parse", "HEAD"),
+    )
+    if not url:
+        raise ChainError(
+            "workers get the code from git's origin, and this repository has none: git remote add origin URL"
+        )
+    if urlsplit(url).password:
+        raise ChainError(
+            "the address of origin has a password, which the server would show; let git ask for it instead"
+        )
+    if not git(project, "branch", "--remotes", "--contains", commit):
+        raise ChainError(f"commit {commit[:8]} is not on origin, from where workers get it: git push")
+    if left_out := uncommitted(project):
+        print(f"changes that are not committed are not part of this run: {', '.join(left_out)}", flush=True)
+    return url, commit

@@ -1,0 +1,113 @@
+"""A worker: it runs what `symposium run --on POOL` asks for, one run after the other, until Ctrl-C.
+
+symposium worker lab                             # work for the pool "lab", which is made if there is none
+symposium worker lab --queue gpu --limit 2       # only what asks for a GPU (--on lab:gpu), two runs side by side
+
+It needs a checkout with its environment, the addresses of two servers, PREFECT_API_URL and MLFLOW_TRACKING_URI, and
+DVC's default remote, through which results are given back.  Every run has the code of its own commit.  What earlier
+runs have made stays here, in .symposium and DVC's cache.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
+from prefect.client.schemas.objects import StateType
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.states import Scheduled
+
+from tasks.chain.sharing import prepare_remote
+from tasks.runtime.arguments import program_parser, whole
+from tasks.runtime.exit_status import explained, server_is_gone, sigterm_interrupts
+from tasks.services.crashed import heartbeat_automation, mark_crashed
+from tasks.services.process_environment import child_environment
+from tasks.services.processes import ended, start, stop
+from tasks.services.servers import ServerError, require
+
+MOST_STARTS = 4
+"""How often a run is started: once, and three times more if it crashes."""
+_LOOK_S = 5.0
+#: The server, or its database, may be away for a minute.
+_PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    reader = program_parser("worker", __doc__)
+    reader.add_argument("pool", help="work pool of the Prefect server; one of type process is made if there is none")
+    reader.add_argument("--queue", action="append", default=[], help="work for this queue only; may be repeated")
+    reader.add_argument("--limit", type=whole(1), default=1, help="number of runs side by side (default: 1)")
+    return reader
+
+
+def start_crashed_again(pool: str) -> list[str]:
+    """Schedule runs of the pool again that crashed, each at most `MOST_STARTS` - 1 times; return their names."""
+    crashed = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])))
+    again = []
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(
+            flow_run_filter=crashed, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+        ):
+            if run.run_count < MOST_STARTS:
+                message = f"it crashed, and is started again ({run.run_count} of {MOST_STARTS - 1})"
+                client.set_flow_run_state(run.id, Scheduled(message=message), force=True)
+                again.append(run.name)
+    return again
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """Let a ``with`` block end early, with a message, while the server does not answer; to be tried again."""
+    try:
+        yield
+    except Exception as error:
+        if not server_is_gone(error):
+            raise
+        print("the Prefect server does not answer; tried again every few seconds", flush=True)
+
+
+def main() -> None:
+    """Work until Ctrl-C (status 130), or until the worker ends or cannot start (message, status 1)."""
+    with explained(), sigterm_interrupts():
+        given = parser().parse_args()
+        if not os.environ.get("PREFECT_API_URL"):
+            raise ServerError(
+                "which server has the work? set PREFECT_API_URL, for example http://server:4200/api, and "
+                "MLFLOW_TRACKING_URI for the record of the runs"
+            )
+        require(os.environ["PREFECT_API_URL"])
+        prepare_remote(Path.cwd())
+        with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+            client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
+        heartbeat_automation()
+        queues = [word for queue in given.queue for word in ("--work-queue", queue)]
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", given.pool]
+        command += ["--limit", str(given.limit), *queues]
+        process = start(command, child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno())
+        try:
+            while process.poll() is None:
+                with patience():
+                    mark_crashed()
+                    for name in start_crashed_again(given.pool):
+                        print(f"{name} crashed and is scheduled again", flush=True)
+                time.sleep(_LOOK_S)
+        finally:
+            stop(process)
+        raise ServerError(f"the worker has ended ({ended(process.returncode)})")
+
+
+if __name__ == "__main__":
+    main()
