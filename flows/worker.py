@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from prefect import get_client
@@ -40,6 +41,8 @@ from tasks.services.servers import ServerError, require
 MOST_STARTS = 4
 """How often a run is started: once, and three times more if it crashes."""
 _LOOK_S = 5.0
+#: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
+_RELEASED_S = 20.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
 
@@ -61,9 +64,11 @@ def start_crashed_again(pool: str) -> list[str]:
         for run in client.read_flow_runs(
             flow_run_filter=crashed, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
         ):
-            if run.run_count < MOST_STARTS:
+            types = {state.type for state in client.read_flow_run_states(run.id)}
+            if run.run_count < MOST_STARTS and StateType.CANCELLING not in types:
                 message = f"it crashed, and is started again ({run.run_count} of {MOST_STARTS - 1})"
-                client.set_flow_run_state(run.id, Scheduled(message=message), force=True)
+                later = datetime.now(UTC) + timedelta(seconds=_RELEASED_S)
+                client.set_flow_run_state(run.id, Scheduled(message=message, scheduled_time=later), force=True)
                 again.append(run.name)
     return again
 

@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
-from prefect.states import Crashed, State
+from prefect.states import Cancelled, Crashed, State
 
 from pipeline_lib.tracking.processes import is_gone
 
@@ -24,16 +24,16 @@ _LIVE = [StateType.RUNNING, StateType.CANCELLING]
 
 
 def mark_crashed() -> list[str]:
-    """Mark runs as crashed whose process on this machine is gone; return their names."""
+    """Mark runs as crashed, or cancelled if they were to be, whose process on this machine is gone; return names."""
     wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_LIVE)))
     marked = []
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=wanted):
             process = next((tag.partition(":")[2] for tag in run.tags if tag.startswith("process:")), "")
             if process and is_gone(process):
-                state: State[None] = Crashed(
-                    message=f"its process ({process}) is gone; run the same command again to continue"
-                )
+                wanted_so = run.state is not None and run.state.is_cancelling()
+                gone = f"its process ({process}) is gone; run the same command again to continue"
+                state: State[None] = Cancelled(message=gone) if wanted_so else Crashed(message=gone)
                 client.set_flow_run_state(run.id, state, force=True)
                 marked.append(run.name)
     return marked

@@ -2,8 +2,10 @@
 
 import pytest
 from prefect import flow, get_client
-from prefect.states import Running
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.states import Cancelling, Crashed, Running
 
+from flows.worker import MOST_STARTS, start_crashed_again
 from pipeline_lib.tracking.processes import own_process
 from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_crashed
 
@@ -12,7 +14,12 @@ pytestmark = pytest.mark.service
 
 def test_only_runs_of_processes_that_are_gone_are_marked(prefect: str) -> None:
     host, pid, _ = own_process().rsplit(":", 2)
-    owners = {"dead": f"{host}:{pid}:1.00", "living": own_process(), "elsewhere": f"other-machine:{pid}:1.00"}
+    owners = {
+        "dead": f"{host}:{pid}:1.00",
+        "cancelling": f"{host}:{pid}:1.00",
+        "living": own_process(),
+        "elsewhere": f"other-machine:{pid}:1.00",
+    }
 
     @flow(name="nothing")
     def nothing() -> None:
@@ -20,19 +27,52 @@ def test_only_runs_of_processes_that_are_gone_are_marked(prefect: str) -> None:
 
     with get_client(sync_client=True) as client:
         runs = {
-            name: client.create_flow_run(nothing, name=name, tags=[f"process:{owner}"], state=Running())
+            name: client.create_flow_run(
+                nothing,
+                name=name,
+                tags=[f"process:{owner}"],
+                state=Cancelling() if name == "cancelling" else Running(),
+            )
             for name, owner in owners.items()
         }
         # The server is shared: a test that killed a stage may have left runs there that are rightly marked too.
         marked = mark_crashed()
         states = {name: client.read_flow_run(run.id).state for name, run in runs.items()}
-    assert "dead" in marked
+    assert {"dead", "cancelling"} <= set(marked)
     assert not {"living", "elsewhere"} & set(marked)
     assert {name: state.name for name, state in states.items() if state} == {
         "dead": "Crashed",
+        "cancelling": "Cancelled",
         "living": "Running",
         "elsewhere": "Running",
     }
+
+
+def test_a_run_of_a_pool_that_crashed_is_started_again_three_times_and_one_that_was_cancelled_never(
+    prefect: str,
+) -> None:
+    @flow(name="nothing")
+    def nothing() -> None:
+        """Do nothing."""
+
+    with get_client(sync_client=True) as client:
+        for pool in ("these", "others"):
+            client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+        runs = {}
+        for name, pool in (("crashed", "these"), ("cancelled", "these"), ("elsewhere", "others")):
+            deployment = client.create_deployment(client.create_flow(nothing), name=name, work_pool_name=pool)
+            runs[name] = client.create_flow_run_from_deployment(deployment, name=name).id
+        client.set_flow_run_state(runs["cancelled"], Cancelling(), force=True)
+        for run in runs.values():
+            client.set_flow_run_state(run, Crashed(), force=True)
+        starts = 0
+        while start_crashed_again("these") == ["crashed"]:
+            state = client.read_flow_run(runs["crashed"]).state
+            assert state is not None and state.is_scheduled()
+            starts += 1
+            client.set_flow_run_state(runs["crashed"], Running(), force=True)
+            client.set_flow_run_state(runs["crashed"], Crashed(), force=True)
+    assert starts == MOST_STARTS
 
 
 def test_the_automation_is_there_once(prefect: str) -> None:
