@@ -24,6 +24,7 @@ from tasks.chain.workspaces import git, uncommitted
 from tasks.services.servers import ServerError
 
 _LOOK_S = 1.0
+_OUT_OF_ORDER = 30  # messages that may be older than some that were here before
 _LAST_WORDS_S = 4.0  # messages reach the server some seconds late
 
 
@@ -72,18 +73,27 @@ def run_on(place: str, parameters: Mapping[str, Any]) -> str:
 
 def _watched(run: UUID) -> str:
     """Print the messages of a run until it has ended, and return its name."""
-    seen, quiet, waiting = 0, 0, ""
+    seen: set[UUID] = set()
+    stages: dict[UUID | None, str] = {None: ""}
+    quiet, waiting = 0, ""
     with get_client(sync_client=True) as client:
         while True:
             with patience():
                 now = client.read_flow_run(run)
-                logs = client.read_logs(
-                    LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])), offset=seen, sort=LogSort.TIMESTAMP_ASC
+                newest = client.read_logs(
+                    LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])),
+                    offset=max(0, len(seen) - _OUT_OF_ORDER),
+                    sort=LogSort.TIMESTAMP_ASC,
                 )
-                seen += len(logs)
+                logs = [entry for entry in newest if entry.id not in seen]
+                seen |= {entry.id for entry in logs}
                 for entry in logs:
+                    if entry.task_run_id not in stages:
+                        stages[entry.task_run_id] = client.read_task_run(entry.task_run_id).name
                     if not is_housekeeping(entry.message):
-                        print(f"{entry.timestamp:%H:%M:%S}  {entry.message}", flush=True)
+                        print(
+                            f"{entry.timestamp:%H:%M:%S}  {stages[entry.task_run_id]:<14}  {entry.message}", flush=True
+                        )
                 quiet = 0 if logs else quiet + 1
                 if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(now):
                     break

@@ -65,7 +65,7 @@ def start_crashed_again(pool: str) -> list[str]:
             flow_run_filter=crashed, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
         ):
             types = {state.type for state in client.read_flow_run_states(run.id)}
-            if run.run_count < MOST_STARTS and StateType.CANCELLING not in types:
+            if run.run_count < MOST_STARTS and not types & {StateType.CANCELLING, StateType.CANCELLED}:
                 message = f"it crashed, and is started again ({run.run_count} of {MOST_STARTS - 1})"
                 later = datetime.now(UTC) + timedelta(seconds=_RELEASED_S)
                 client.set_flow_run_state(run.id, Scheduled(message=message, scheduled_time=later), force=True)

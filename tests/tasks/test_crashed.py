@@ -62,6 +62,7 @@ def test_a_run_of_a_pool_that_crashed_is_started_again_three_times_and_one_that_
         for name, pool in (("crashed", "these"), ("cancelled", "these"), ("elsewhere", "others")):
             deployment = client.create_deployment(client.create_flow(nothing), name=name, work_pool_name=pool)
             runs[name] = client.create_flow_run_from_deployment(deployment, name=name).id
+        client.set_flow_run_state(runs["cancelled"], Running(), force=True)
         client.set_flow_run_state(runs["cancelled"], Cancelling(), force=True)
         for run in runs.values():
             client.set_flow_run_state(run, Crashed(), force=True)
