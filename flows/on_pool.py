@@ -88,12 +88,11 @@ def _watched(run: UUID) -> str:
                 logs = [entry for entry in newest if entry.id not in seen]
                 seen |= {entry.id for entry in logs}
                 for entry in logs:
-                    if entry.task_run_id not in stages:
-                        stages[entry.task_run_id] = client.read_task_run(entry.task_run_id).name
+                    task = entry.task_run_id
+                    if task is not None and task not in stages:
+                        stages[task] = client.read_task_run(task).name
                     if not is_housekeeping(entry.message):
-                        print(
-                            f"{entry.timestamp:%H:%M:%S}  {stages[entry.task_run_id]:<14}  {entry.message}", flush=True
-                        )
+                        print(f"{entry.timestamp:%H:%M:%S}  {stages[task]:<14}  {entry.message}", flush=True)
                 quiet = 0 if logs else quiet + 1
                 if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(now):
                     break

@@ -26,6 +26,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 EXCEPTIONS = {
     "source .venv/bin/activate": "a command of the shell",
     "cd team": "a command of the shell",
+    "export PREFECT_API_URL=http://server:4200/api MLFLOW_TRACKING_URI=http://server:5000": "a command of the shell",
     "python load.py": "the file is made by `symposium export`; tests/flows/test_chain.py runs it",
     "python -c import secrets; print(secrets.token_urlsafe())": "the standard library's, with its output in a file",
     "pip install symposium-0.1.0-py3-none-any.whl": "tests/symposium/test_packaging.py makes and installs the wheel",
