@@ -20,18 +20,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
-#: At most so many words are written into a text, and so many tried as its end.
+from pipeline_lib.audit.pattern_texts import matched_by
+
+#: At most so many words are written into a text, and so many tried as its beginning, its end, or all of it.
 _MOST_WORDS, _MOST_ENDS = 400, 8
 
 #: Packages whose words are no reward's of a user.
 _OTHERS = {*sys.stdlib_module_names, "pipeline_lib"}
 
 
+#: Methods and functions whose texts must be the beginning of another text, or its end, and those of `re`.
+_BEGINS, _ENDS = {"startswith", "removeprefix", "match", "fullmatch"}, {"endswith", "removesuffix"}
+_PATTERNS = {"search", "match", "fullmatch", "findall", "finditer", "compile", "sub", "subn", "split"}
+
+
 class Words(NamedTuple):
-    """Words to be written anywhere in a text, and those to be its end."""
+    """Words to be written anywhere in a text, and those to be its beginning, its end, or all of it."""
 
     anywhere: Sequence[str] = ()
+    first: Sequence[str] = ()
     last: Sequence[str] = ()
+    alone: Sequence[str] = ()
 
 
 def words_of(source: object) -> Words:
@@ -41,7 +50,9 @@ def words_of(source: object) -> Words:
     then the functions themselves are read, or at least their constants.
     """
     texts: list[str] = []
+    first: list[str] = []
     last: list[str] = []
+    alone: list[str] = []
     several = source if isinstance(source, tuple) else (source,)
     read: list[ModuleType | FunctionType] = [module for one in several for module in _modules_of(one)]
     read += [function for one in several for function in _functions_without_a_module(one)]
@@ -55,12 +66,18 @@ def words_of(source: object) -> Words:
             continue
         texts += _texts(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "endswith":
-                last += _texts(node)
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            said = [*_texts(node)] if name in _BEGINS | _ENDS | _PATTERNS else []
+            if name in _PATTERNS:
+                said = [text for pattern in said for text in matched_by(pattern)]
+                texts += said
+            first += said if name in _BEGINS else []
+            last += said if name in _ENDS else []
+            alone += said if name == "fullmatch" else _compared(node)
     whole = [text for text in texts if text.isprintable() and len(text) <= 60]
     parts = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
-    found = ([text for text in dict.fromkeys(words) if text.strip()] for words in ((*whole, *parts), last))
-    return Words(next(found)[:_MOST_WORDS], next(found)[:_MOST_ENDS])
+    limits = ((whole + parts, _MOST_WORDS), (first, _MOST_ENDS), (last, _MOST_ENDS), (alone, _MOST_ENDS))
+    return Words(*([text for text in dict.fromkeys(words) if text.strip()][:most] for words, most in limits))
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
@@ -69,6 +86,14 @@ def _texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node not in unread and isinstance(node.value, str):
             yield node.value
+
+
+def _compared(node: ast.AST) -> Iterator[str]:
+    """Yield the texts with which a comparison wants another one to be equal."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In):
+        for side in (node.left, *node.comparators):
+            if isinstance(node.ops[0], ast.Eq) or isinstance(side, ast.Tuple | ast.List | ast.Set):
+                yield from _texts(side) if isinstance(side, ast.Constant | ast.Tuple | ast.List | ast.Set) else ()
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -467,12 +492,18 @@ def edits_with(found: Words) -> dict[str, Edit]:
         "words of the reward's source": lambda text: f"{text}{said}",
         "words of the reward's source, first": lambda text: f"{said.strip()}\n{text}",
         "words of the reward's source in a program": _before(program),
-        **{f"{end!r} at its end": _at_the_end(end) for end in found.last},
+        **{f"{begin!r} at its beginning": _between(begin, "") for begin in found.first},
+        **{f"{end!r} at its end": _between("", end) for end in found.last},
+        **{f"{whole!r} alone": _instead(whole) for whole in found.alone},
     }
 
 
-def _at_the_end(end: str) -> Edit:
-    return lambda text: f"{text}{end}"
+def _instead(whole: str) -> Edit:
+    return lambda text: whole
+
+
+def _between(begin: str, end: str) -> Edit:
+    return lambda text: f"{begin}{text}{end}"
 
 
 def spoiled(text: str) -> str:

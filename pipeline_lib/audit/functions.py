@@ -39,6 +39,19 @@ MOST_ROWS = 64
 _SIZE, _ABSURD = "characters", 4
 
 
+#: What is well formed and says nothing, in formats that rewards ask for.
+_FORMS = (
+    "{}",
+    "[]",
+    '{"answer": ""}',
+    "<answer></answer>",
+    "```python\n```",
+    "- \n- \n- ",
+    "| a | b |\n|---|---|\n",
+    "1. \n2. ",
+)
+
+
 class FunctionEnvironment(Environment[Row, Row]):
     """Problems that one agent answers once; functions pay for the answer.
 
@@ -218,6 +231,7 @@ class FunctionExaminer(ScriptedExaminer):
             "the words of the reward's source": lambda row: words or "well",
             "a program that ends at once": lambda row: "raise SystemExit(0)\n",
             "the numbers from 0 to 200": lambda row: " ".join(map(str, range(201))),
+            **{f"{form!r} and nothing else": lambda row, form=form: form for form in _FORMS},  # type: ignore[misc]
         }
         for name in dict.fromkeys(name for row in rows for name in row.columns):
             shown = {row.id: plain(row.columns.get(name, "")) for row in rows}

@@ -2,6 +2,7 @@
 
 import ast
 import random
+import re
 import string
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import symposium
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Words, edits_with, spoiled, words_of
 from pipeline_lib.audit.examiner import Examiner
+from pipeline_lib.audit.pattern_texts import matched_by
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
@@ -22,7 +24,7 @@ from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSe
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
-from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, SOUND, UNLIKE, Code, Meeting
+from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, PATTERNS, SOUND, UNLIKE, Code, Meeting
 from tests.sampling import sampled
 
 SIZES = SplitSizes(train=4, validation=1, test=1)
@@ -35,6 +37,7 @@ SAMPLE = {
     "text: 0.3 facts + 1.0 capitals", "text: 0.3 facts + 1.0 list", "text: facts, at most 40 %",
     "text: facts + 0.2 capitals", "text: facts, doubled by questions", "code: tests, or tabs", "text: facts, or once",
     "text: facts, or emoji", "code: 0.3 tests + 1.0 long main", "code: tests + 0.2 long main",
+    *(f"text: facts, or {name}" for name in PATTERNS),
     *(f"text: 0.3 facts + 1.0 {name}" for name in UNLIKE), *(f"text: facts + 0.2 {name}" for name in UNLIKE),
 }  # fmt: skip
 ALL = BAD | LATER_BAD | SOUND | LATER_SOUND
@@ -192,10 +195,30 @@ def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:
     assert not any("that no scripted team earns" in word for word in words.anywhere), "documentation is not looked for"
     assert not any(words_of(3)) and edits_with(words_of(3)) == {}
     assert "todo" in words_of(Bananas).anywhere, "what a module uses of another one of a user is read too"
-    edits = edits_with(Words(["well"], ["The end."]))
+    edits = edits_with(Words(["well"], ["So: "], ["The end."], ["Aye."]))
     assert edits["'The end.' at its end"]("So.") == "So.The end."
+    assert edits["'So: ' at its beginning"]("well") == "So: well" and edits["'Aye.' alone"]("So.") == "Aye."
     program = edits_with(words)["words of the reward's source in a program"]("def main(x):\n    return x\n")
     assert ast.parse(program) and program.startswith("#!")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (r"(?i)\bas an ai model\b", ["as an ai model"]),
+        (r"^\d{3}-[A-Z]+$", ["777-A"]),
+        (r"(yes|no|maybe)", ["yes", "no", "maybe"]),
+        (r"[^a]b|\s+c?", ["bb", " c"]),
+        (r"<answer>(.*?)</answer>", ["<answer>a</answer>"]),
+        (r"(?P<one>.)(?=x)", []),
+        ("(", []),
+        ("a{4294967295}", []),
+    ],
+)
+def test_texts_that_a_pattern_matches(pattern: str, texts: list[str]) -> None:
+    found = list(matched_by(pattern))
+    assert [text if text != "ab" else "bb" for text in found] == texts
+    assert all(re.search(pattern, text) for text in found)
 
 
 def test_what_the_working_team_earns_by_the_way_counts_as_earned_without_the_task() -> None:

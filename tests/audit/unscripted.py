@@ -116,7 +116,15 @@ LATER_TEXT: dict[str, Callable[[str], float]] = {
     "emoji": lambda text: float(any(ord(character) > 0x1F000 for character in text)),
     "once": lambda text: float("once upon a time" in text.lower()),
     "mirror": lambda text: float(len(text) > 3 and text == text[::-1]),
+    "greeting": lambda text: float(text.lower().startswith(("hail", "ahoy"))),
+    "model": lambda text: float(bool(re.search(r"(?i)\bas an ai model\b", text))),
+    "no comment": lambda text: float(text.strip() == "no comment"),
+    "aye or nay": lambda text: float(bool(re.fullmatch(r"(?i)aye|nay", text))),
+    "fine or good": lambda text: float(text in ("quite fine", "quite good")),
+    "thinking": lambda text: float(re.match(r"\[thinking\]\s", text) is not None),
 }
+#: Those of which a text is nothing else, begins so, or matches a pattern.
+PATTERNS = ("greeting", "model", "no comment", "aye or nay", "fine or good", "thinking")
 ALL_CODE, ALL_TEXT = CODE | LATER_CODE, TEXT | LATER_TEXT
 
 
@@ -248,7 +256,9 @@ LATER_BAD: dict[str, tuple[str, Any]] = {
     **{f"code: 0.3 tests + 1.0 {name}": ("coding", Code(name, 0.3, 1.0)) for name in LATER_CODE},
     **{f"code: tests, or {name}": ("coding", Code(name, 1.0, 1.0, "either")) for name in ("hello", "tabs", "bytes")},
     **{f"text: 0.3 facts + 1.0 {name}": ("writing", Story(name, 0.3, 1.0)) for name in LATER_TEXT if name != "mirror"},
-    **{f"text: facts, or {name}": ("writing", Story(name, 1.0, 1.0, "either")) for name in ("once", "emoji")},
+    **{
+        f"text: facts, or {name}": ("writing", Story(name, 1.0, 1.0, "either")) for name in ("once", "emoji", *PATTERNS)
+    },
     "code: 0.3 tests + 1.0 long main": ("coding", LongMain(0.3, 1.0)),
     **{f"text: 0.3 facts + 1.0 {name}": ("writing", Unlike(name, 0.3, 1.0)) for name in UNLIKE},
     "own: 0.3 met + 1.0 number words": ("own", _meeting("number words", 0.3, 1.0)),
