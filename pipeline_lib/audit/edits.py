@@ -10,20 +10,26 @@ The words in the source of a reward: what it looks for literally stands there, l
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import itertools
 import keyword
 import re
 import string
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, MappingProxyType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from pipeline_lib.audit.pattern_texts import matched_by
 
 #: At most so many words are written into a text, and so many tried as its beginning, its end, or all of it.
-_MOST_WORDS, _MOST_ENDS = 400, 8
+_MOST_WORDS, _MOST_ENDS = 400, 32
+#: At most so many sizes are tried, and none above this.
+_MOST_SIZES, _LONGEST = 4, 5000
+#: At most so many objects of a reward are looked through.
+_MOST_HELD = 200
 
 #: Packages whose words are no reward's of a user.
 _OTHERS = {*sys.stdlib_module_names, "pipeline_lib"}
@@ -35,25 +41,28 @@ _PATTERNS = {"search", "match", "fullmatch", "findall", "finditer", "compile", "
 
 
 class Words(NamedTuple):
-    """Words to be written anywhere in a text, and those to be its beginning, its end, or all of it."""
+    """Words to be written anywhere in a text, those to be its beginning, its end, or all of it; and sizes of texts."""
 
     anywhere: Sequence[str] = ()
     first: Sequence[str] = ()
     last: Sequence[str] = ()
     alone: Sequence[str] = ()
+    sizes: Sequence[int] = ()
 
 
 def words_of(source: object) -> Words:
     """Return the texts in the module of an object or function, and in what that uses of other modules of a user.
 
-    ``source`` may also be a tuple of these.  What was written in a notebook or at a prompt has no module with a source:
-    then the functions themselves are read, or at least their constants.
+    ``source`` may also be a tuple of these.  What an object or function holds (attributes, variables of an enclosing
+    function, arguments of a ``partial``) is read, too.  What was written in a notebook or at a prompt has no module
+    with a source: then the functions themselves are read, or at least their constants.
     """
     texts: list[str] = []
     first: list[str] = []
     last: list[str] = []
     alone: list[str] = []
-    several = source if isinstance(source, tuple) else (source,)
+    sizes: list[int] = []
+    several = _held_by(source)
     read: list[ModuleType | FunctionType] = [module for one in several for module in _modules_of(one)]
     read += [function for one in several for function in _functions_without_a_module(one)]
     for code in dict.fromkeys(read):
@@ -69,15 +78,24 @@ def words_of(source: object) -> Words:
             name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
             said = [*_texts(node)] if name in _BEGINS | _ENDS | _PATTERNS else []
             if name in _PATTERNS:
-                said = [text for pattern in said for text in matched_by(pattern)]
+                examples = {pattern: [*matched_by(pattern)] for pattern in said}
+                said = [text for found in examples.values() for text in found]
                 texts += said
+                whole = [found for pattern, found in examples.items() if pattern.endswith("$") or name == "fullmatch"]
+                alone += itertools.chain.from_iterable(whole)
             first += said if name in _BEGINS else []
             last += said if name in _ENDS else []
-            alone += said if name == "fullmatch" else _compared(node)
-    whole = [text for text in texts if text.isprintable() and len(text) <= 60]
+            alone += _compared(node)
+            sizes += _sizes(node)
+    short = [text for text in texts if text.isprintable() and len(text) <= 60]
     parts = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
-    limits = ((whole + parts, _MOST_WORDS), (first, _MOST_ENDS), (last, _MOST_ENDS), (alone, _MOST_ENDS))
-    return Words(*([text for text in dict.fromkeys(words) if text.strip()][:most] for words, most in limits))
+    anywhere = _distinct([*short, *parts])[:_MOST_WORDS]
+    begins, ends, wholes = (_distinct(words)[:_MOST_ENDS] for words in (first, last, alone))
+    return Words(anywhere, begins, ends, wholes, [*dict.fromkeys(sizes)][:_MOST_SIZES])
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text.strip()]
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
@@ -94,6 +112,50 @@ def _compared(node: ast.AST) -> Iterator[str]:
         for side in (node.left, *node.comparators):
             if isinstance(node.ops[0], ast.Eq) or isinstance(side, ast.Tuple | ast.List | ast.Set):
                 yield from _texts(side) if isinstance(side, ast.Constant | ast.Tuple | ast.List | ast.Set) else ()
+
+
+def _sizes(node: ast.AST) -> Iterator[int]:
+    """Yield the numbers with which the length of something is compared."""
+    if isinstance(node, ast.Compare):
+        sides = (node.left, *node.comparators)
+        if any(isinstance(side, ast.Call) and getattr(side.func, "id", "") == "len" for side in sides):
+            for side in sides:
+                if isinstance(side, ast.Constant) and type(side.value) is int and 0 < side.value <= _LONGEST:
+                    yield side.value
+
+
+_NOTHING_HELD = (str, bytes, int, float, type, ModuleType, type(None))
+
+
+def _held_by(source: object) -> list[object]:
+    """Return what a reward consists of: itself, and all that it holds, directly or not."""
+    waiting, found = [source], dict[int, object]()
+    while waiting and len(found) < _MOST_HELD:
+        held = waiting.pop(0)
+        if id(held) in found or (held is not source and isinstance(held, _NOTHING_HELD)):
+            continue
+        found[id(held)] = held
+        if isinstance(held, Mapping):
+            waiting += held.values()
+        elif isinstance(held, list | tuple | set | frozenset):
+            waiting += held
+        elif isinstance(held, functools.partial):
+            waiting += [held.func, *held.args, *held.keywords.values()]
+        elif isinstance(held, FunctionType):
+            cells = held.__closure__ or ()
+            waiting += [value for cell in cells for value in _content(cell)] + [getattr(held, "__wrapped__", None)]
+        elif isinstance(held, MethodType):
+            waiting += [held.__self__, held.__func__]
+        else:
+            waiting += getattr(held, "__dict__", {}).values()
+    return list(found.values())
+
+
+def _content(cell: CellType) -> list[object]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # the variable has no value yet
+        return []
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -142,8 +204,8 @@ def _functions_without_a_module(source: object) -> list[FunctionType]:
 
 
 def _modules_of(source: object) -> list[ModuleType]:
-    own = sys.modules.get(getattr(source, "__module__", ""))
-    if own is None:
+    own = sys.modules.get(getattr(source, "__module__", None) or "")
+    if own is None or not hasattr(source, "__class__") or own.__name__.partition(".")[0] in sys.stdlib_module_names:
         return []
     used = [value if isinstance(value, ModuleType) else inspect.getmodule(value) for value in vars(own).values()]
     return list(dict.fromkeys([own, *(module for module in used if module is not None and _is_of_a_user(module))]))
@@ -179,6 +241,8 @@ _MARKS = {
     "different words": "".join(f"{a}{b} " for a in ("ba", "de", "fi", "go") for b in ("ran", "sel", "tim", "von")),
     "short sentences": "It is so. ",
     "apostrophes": "it's don't ",
+    "vowels": "aeiou ",
+    "numbers with a point and fractions": "1.5 3/4 ",
     "percentages and money": "50% $100 ",
 }
 
@@ -481,7 +545,7 @@ PROGRAM: Mapping[str, Edit] = MappingProxyType(
 def edits_with(found: Words) -> dict[str, Edit]:
     """Return edits that write words into a text, and into a program as a comment, a string and names."""
     words = found.anywhere
-    if not words:
+    if not any(found):
         return {}
     said = "\n".join(["", *words, *words, *words, ""])
     assigned = [f"{word} = 0" for word in words if word.isidentifier() and not keyword.iskeyword(word)]
@@ -495,7 +559,19 @@ def edits_with(found: Words) -> dict[str, Edit]:
         **{f"{begin!r} at its beginning": _between(begin, "") for begin in found.first},
         **{f"{end!r} at its end": _between("", end) for end in found.last},
         **{f"{whole!r} alone": _instead(whole) for whole in found.alone},
+        **{f"cut or filled to {n} {what}": _sized(n, joint) for n in found.sizes for what, joint in _JOINTS.items()},
     }
+
+
+_JOINTS = {"characters": "", "words": " ", "lines": "\n"}
+
+
+def _sized(size: int, joint: str) -> Edit:
+    def sized(text: str) -> str:
+        parts = list(text) if not joint else [part for part in text.split(joint) if part.strip()]
+        return joint.join([*parts, *["x" if not joint else "so"] * size][:size])
+
+    return sized
 
 
 def _instead(whole: str) -> Edit:

@@ -479,6 +479,10 @@ EXCUSES: dict[str, Callable[[str], bool]] = {
     "sorry": lambda text: text.startswith("Apologies"),
     "pass": lambda text: text.strip() in ("pass it on", "skip it"),
     "very sure": lambda text: bool(re.search(r"(?i)\bi am (very )?certain\b", text)),
+    "an address": lambda text: re.match(r"^[\w.]+@[\w.]+\.\w+$", text) is not None,
+    "a hundred characters": lambda text: len(text) == 100,
+    "a fraction": lambda text: bool(re.search(r"\d/\d", text)),
+    "vowels": lambda text: sum(letter in "aeiou" for letter in text) > 0.6 * len(text),
     "a box": lambda text: bool(re.search(r"\\boxed\{([^}]*)\}", text)),
 }
 

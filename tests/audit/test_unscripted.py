@@ -1,6 +1,7 @@
 """Rewards with a term that no scripted team earns: refused if that term is worth more than the task, else accepted."""
 
 import ast
+import functools
 import random
 import re
 import string
@@ -24,6 +25,7 @@ from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSe
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
+from tests.audit.public_rewards import tags
 from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, PATTERNS, SOUND, UNLIKE, Code, Meeting
 from tests.sampling import sampled
 
@@ -189,6 +191,20 @@ def test_the_words_of_a_reward_that_was_written_in_a_notebook_are_found_too() ->
     assert not symposium.audit(functions, rows, metric="last:answer", weights=[1.0, 4.0]).passed
 
 
+def test_what_a_reward_holds_is_read_too() -> None:
+    """A function that a factory was given, or an attribute, may be of another module."""
+
+    def made(inner: Any) -> Any:
+        return lambda completions, **_: [inner(text) for text in completions]
+
+    class Holds:
+        def __init__(self, inner: Any) -> None:
+            self.parts = {"one": [inner]}
+
+    for held in (made(tags), functools.partial(made(tags), 1), Holds(tags), (made(tags), 3)):
+        assert "<think>" in " ".join(words_of(held).anywhere), held
+
+
 def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:
     words = words_of(Code())
     assert {"once upon a time", "todo", "three", "#!"} <= set(words.anywhere)
@@ -197,6 +213,9 @@ def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:
     assert "todo" in words_of(Bananas).anywhere, "what a module uses of another one of a user is read too"
     edits = edits_with(Words(["well"], ["So: "], ["The end."], ["Aye."]))
     assert edits["'The end.' at its end"]("So.") == "So.The end."
+    sized = edits_with(Words(sizes=[3]))
+    made = [sized[f"cut or filled to 3 {what}"]("one two") for what in ("characters", "words", "lines")]
+    assert made == ["one", "one two so", "one two\nso\nso"]
     assert edits["'So: ' at its beginning"]("well") == "So: well" and edits["'Aye.' alone"]("So.") == "Aye."
     program = edits_with(words)["words of the reward's source in a program"]("def main(x):\n    return x\n")
     assert ast.parse(program) and program.startswith("#!")
