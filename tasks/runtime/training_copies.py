@@ -22,6 +22,7 @@ from pipeline_lib.storage import CorruptFileError, file_digest, file_digests, ne
 from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from tasks.services.process_environment import places
+from tasks.services.store import default_remote
 
 log = logging.getLogger("symposium.stage")
 
@@ -40,12 +41,9 @@ class Copies:
     """
 
     def __init__(self, project: Path, scratch: Path) -> None:
-        # DVC loads for a second, and only runs that share need it.
-        from dvc.repo import Repo
-
-        remote = Repo(str(project)).cloud.get_remote()
-        self._scratch, self._fs = scratch, remote.fs
-        self._folder = self._fs.join(remote.path, "training", scratch.name)
+        self._scratch = scratch
+        self._fs, root = default_remote(project)
+        self._folder = self._fs.join(root, "training", scratch.name)
         self._sent: dict[str, str] = {}  # files of checkpoints, with their digests
 
     def fetch(self) -> int:

@@ -16,6 +16,7 @@ from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tasks.services.interrupted import mend_locks
 from tasks.services.process_environment import places, server_url
+from tasks.services.store import StoreError, try_store
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
 LEAST_FREE_GB = 2.0
@@ -40,7 +41,7 @@ class Finding:
 def examine(project: Path) -> list[Finding]:
     """Return the result of every check for a project, those for the default run first."""
     checks: tuple[Callable[[Path], Finding], ...] = (
-        _python, _libraries, _git, _dvc, _disk, _servers, _jail, _docker, _gvisor, _gpu, _vllm, _ray,
+        _python, _libraries, _git, _dvc, _disk, _servers, _jail, _docker, _gvisor, _gpu, _vllm, _ray, _store,
     )  # fmt: skip
     return [check(project) for check in checks]
 
@@ -145,6 +146,17 @@ def _vllm(project: Path) -> Finding:
 
 def _ray(project: Path) -> Finding:
     return _package("Ray", "ray", "only needed to judge programs on several machines")
+
+
+def _store(project: Path) -> Finding:
+    """Try DVC's default remote, if the project names one: then runs with ``--share`` need it."""
+    if not (_said(sys.executable, "-m", "dvc", "--cd", str(project), "config", "core.remote") or "").strip():
+        text = "no default remote; `dvc remote add --default NAME URL` names one, for `symposium run --share`"
+        return Finding("store", OPTIONAL, text)
+    try:
+        return Finding("store", OK, try_store(project))
+    except StoreError as error:
+        return Finding("store", OPTIONAL, f"{error}; only `symposium run --share` and workers need it")
 
 
 def _package(name: str, module: str, why: str) -> Finding:

@@ -1,6 +1,7 @@
 """What `symposium doctor` says of a machine."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,20 @@ def test_vllm_is_found_in_an_environment_of_its_own(tmp_path: Path) -> None:
     python.write_text("#!/bin/sh\necho 0.99\n")
     python.chmod(0o755)
     assert (told().status, told().text) == (OK, "0.99, in .venv-vllm")
+
+
+def test_the_store_is_tried(tmp_path: Path) -> None:
+    def told() -> doctor.Finding:
+        return {finding.name: finding for finding in examine(project)}["store"]
+
+    (project := tmp_path / "project").mkdir()
+    subprocess.run(("git", "init", "-q"), cwd=project, check=True)
+    subprocess.run((sys.executable, "-m", "dvc", "init", "-q"), cwd=project, check=True)
+    assert told().status == OPTIONAL and "dvc remote add --default" in told().text
+    add = ("remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
+    subprocess.run((sys.executable, "-m", "dvc", *add), cwd=project, check=True)
+    assert told().status == OK and "MB/s" in told().text
+    assert not list((tmp_path / "store").iterdir()), "what was tried is removed"
+    (tmp_path / "store").rmdir()
+    (tmp_path / "store").write_text("no folder")
+    assert told().status == OPTIONAL and told().text.startswith("a file could not be written: ")
