@@ -146,6 +146,7 @@ class Effort(Result):
     tokens: tuple[float, float]  #: for an episode of the team, and of the single agent
     attempts: tuple[float, float]  #: of the team, and of the single agent
     wanted: tuple[float, float]  #: the attempts that the tokens pay for; more than were played cannot be made
+    cut_off: float = 0.0  #: share of the single agent's episodes with an action that reached the limit of tokens
 
     @property
     def sentence(self) -> str:
@@ -160,7 +161,12 @@ class Effort(Result):
                 f" The tokens would pay for {max(self.wanted):.3g} attempts; raise evaluate.test.samples to "
                 f"{int(np.ceil(max(self.wanted)))} to allow them."
             )
-        return text
+        if self.cut_off:
+            return (
+                f"{text} In {100 * self.cut_off:.3g} % of its episodes an answer of the single agent was cut off; "
+                "rollouts.max_new_tokens would allow longer ones."
+            )
+        return f"{text} No answer of the single agent was cut off, so it would write no more if it might."
 
 
 def equal_effort(team: Episodes, single: Episodes, attempts: int, by: str) -> Effort:
@@ -173,7 +179,8 @@ def equal_effort(team: Episodes, single: Episodes, attempts: int, by: str) -> Ef
     wanted = tuple(attempts * max(costs) / one for one in costs)
     played = [min(_per_problem(records) for records in _groups(episodes)) for episodes in (team, single)]
     allowed = tuple(min(float(most), one) for most, one in zip(played, wanted, strict=True))
-    return Effort(by, tokens, (allowed[0], allowed[1]), (wanted[0], wanted[1]))
+    cut = [record.details.get("cut_off", 0) > 0 for records in _groups(single) for record in records]
+    return Effort(by, tokens, (allowed[0], allowed[1]), (wanted[0], wanted[1]), float(np.mean(cut)))
 
 
 def compare_at_equal_effort(

@@ -97,6 +97,10 @@ def test_tokens_are_equal_and_the_more_expensive_side_makes_the_attempts() -> No
     few = equal_effort({0: dear}, {0: cheap}, 4, "visible")
     assert few.wanted == (4.0, 12.0) and few.attempts == (4.0, 8.0), "no more than were played"
     assert "raise evaluate.test.samples to 12" in few.sentence
+    assert "No answer of the single agent was cut off" in effort.sentence
+    cut = [replace(record, details={**record.details, "cut_off": record.sample == 0}) for record in cheap]
+    told = equal_effort({0: dear}, {0: cut}, 1, "visible")
+    assert told.cut_off == 1 / 8 and "In 12.5 % of its episodes an answer of the single agent was cut" in told.sentence
     silent = team(rng, 0.5, 1.0, 0)
     assert equal_effort({0: silent}, {0: silent}, 2, "visible").attempts == (2.0, 2.0)
     assert equal_effort({0: silent}, {0: cheap}, 1, "visible").wanted == (100.0, 1.0), "no number beyond sense"

@@ -176,6 +176,17 @@ def test_end_token_is_included_and_nothing_follows_it(case: tuple[str, bool], ma
 
 
 @pytest.mark.parametrize("case", BOTH)
+def test_a_higher_limit_of_tokens_changes_no_action_that_ended_by_itself(case: tuple[str, bool], make: Make) -> None:
+    """What the verdict at equal effort says of longer answers rests on this."""
+    team = policy("qwen3", spread=0.5)
+    team.model.generation_config.eos_token_id = [END, *range(20)]
+    engine = make(case[1], team, rows=64)
+    (short,), (long,) = (engine.generate(requests(40)[:1], Sampling(max_new_tokens=most)) for most in (12, 24))
+    ended = [(one.ids, other.ids) for one, other in zip(short, long, strict=True) if one.finish == "stop"]
+    assert len(ended) > 10 and len(ended) < 40 and all(one == other for one, other in ended)
+
+
+@pytest.mark.parametrize("case", BOTH)
 def test_several_end_tokens(case: tuple[str, bool], make: Make) -> None:
     team = policy("qwen3", spread=0.5)
     team.model.generation_config.eos_token_id = [END, *range(20)]
