@@ -17,7 +17,7 @@ from prefect.runner.storage import GitRepository
 from prefect.states import Cancelling
 
 from flows.deployments import DESCRIPTIONS, experiment
-from flows.worker import MOST_STARTS, patience
+from flows.worker import MOST_STARTS, patience, require_server
 from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
 from tasks.chain.workspaces import git, uncommitted
@@ -39,8 +39,9 @@ def run_on(place: str, parameters: Mapping[str, Any]) -> str:
 
     Raises:
         ChainError: the commit is not on ``origin``, or the run failed.
-        ServerError: the server has no such pool.
+        ServerError: no server is named, it does not answer, or it has no such pool.
     """
+    require_server()
     pool, _, queue = place.partition(":")
     url, commit = _commit_on_origin(Path.cwd())
     with get_client(sync_client=True) as client:

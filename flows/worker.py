@@ -73,6 +73,16 @@ def start_crashed_again(pool: str) -> list[str]:
     return again
 
 
+def require_server() -> None:
+    """Raise ServerError if no Prefect server is named, or the one that is does not answer."""
+    if not (url := os.environ.get("PREFECT_API_URL")):
+        raise ServerError(
+            "which server has the work? set PREFECT_API_URL, for example http://server:4200/api, and "
+            "MLFLOW_TRACKING_URI for the record of the runs"
+        )
+    require(url)
+
+
 @contextlib.contextmanager
 def patience() -> Iterator[None]:
     """Let a ``with`` block end early, with a message, while the server does not answer; to be tried again."""
@@ -88,12 +98,7 @@ def main() -> None:
     """Work until Ctrl-C (status 130), or until the worker ends or cannot start (message, status 1)."""
     with explained(), sigterm_interrupts():
         given = parser().parse_args()
-        if not os.environ.get("PREFECT_API_URL"):
-            raise ServerError(
-                "which server has the work? set PREFECT_API_URL, for example http://server:4200/api, and "
-                "MLFLOW_TRACKING_URI for the record of the runs"
-            )
-        require(os.environ["PREFECT_API_URL"])
+        require_server()
         prepare_remote(Path.cwd())
         with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))

@@ -51,6 +51,8 @@ def origin(tmp_path: Path) -> Path:
 def test_a_run_whose_worker_is_lost_goes_on_at_another_to_the_same_bytes(origin: Path, prefect: str) -> None:
     user, server = origin / "user", {"PREFECT_API_URL": prefect, **WHO}
     worker = ("-m", "symposium", "worker", "lab")
+    for command in (RUN, worker):
+        assert "set PREFECT_API_URL" in call(user, "python", *command, status=1)
     assert "symposium worker lab" in call(user, "python", *RUN, status=1, **server), "there is no such pool yet"
     with started(origin / "one", *worker, **server):
         wait_for(lambda: "started!" in words(origin / "one"), lambda: words(origin / "one"))
