@@ -408,6 +408,8 @@ def test_an_evaluation_setting_does_not_train_again(
     assert told["plan"]["deviations"] == ["margin: planned 0.05, done 0.15"]
     assert told["looks"]["count"] == 3
     assert "3 looks at problems of this test split; 2 plans" in call(project, "python", "-m", "flows.looks")
+    shutil.rmtree(project / "data/problems")  # as in a new clone
+    assert "3 looks at any test split, since no" in call(project, "python", "-m", "flows.looks")
 
 
 def test_changed_code_and_settings_train_again_and_changed_back_the_earlier_result_is_found(
