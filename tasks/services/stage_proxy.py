@@ -37,7 +37,13 @@ _READ_AT_IMPORT = re.compile(
     "|(PREFECT|MLFLOW|SQLALCHEMY|PYDANTIC|OTEL)_|MPLBACKEND|DO_NOT_TRACK"
 )
 # Our tracking sets these while a chain runs, and the process with the libraries always has the last one.
-_NO_MATTER = ("MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI", "PYTHONUNBUFFERED")
+_NO_MATTER = (
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING",
+    "MLFLOW_HTTP_REQUEST_",
+    "MLFLOW_SUPPRESS_",
+    "MLFLOW_TRACKING_URI",
+    "PYTHONUNBUFFERED",
+)
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
 

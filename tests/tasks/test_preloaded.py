@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -188,6 +189,13 @@ def test_variables_that_no_library_reads_make_no_difference(preloaded: Preloaded
 )
 def test_variables_that_are_read_at_import_make_one(name: str) -> None:
     assert differing({"A": "1"}, {"A": "2", name: "x"}) == differing({name: "y"}, {name: "x"}) == [name]
+
+
+def test_what_our_tracking_sets_while_a_chain_runs_makes_no_difference() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "pipeline_lib/tracking").glob("*.py"))
+    names = re.findall(r'environ(?:\[|\.setdefault\()"(MLFLOW_\w+)"', code)
+    assert {"MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "MLFLOW_HTTP_REQUEST_TIMEOUT"} <= {*names}
+    assert [name for name in names if differing({}, {name: "x"})] == []
 
 
 def test_without_a_preloaded_process_a_stage_does_its_work_itself(preloaded: Preloaded, tmp_path: Path) -> None:
