@@ -274,6 +274,8 @@ def _rows(path: Path) -> _Rows:
             return _lm_eval(path, rows)
         if suffix == ".jsonl" and {"example_id", "reward", "metrics", "is_completed", "is_truncated"} <= set(keys):
             return _verifiers(path, rows)
+        if suffix == ".jsonl" and {"env", "task", "traces", "ok"} <= set(keys):
+            return _verifiers_traces(path, rows)
         if suffix == ".parquet" and {"step", "prompt", "completion", "advantage"} <= set(keys):
             return _trl(path, rows)
         return _Rows(path.name, rows)
@@ -411,6 +413,57 @@ def _verifiers(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Ro
         notes.append(f"{path}: {len(rows)} rollouts, where metadata.json says {sizes[0]} examples of {sizes[1]} each")
     known = {"problem": "problem", "system": "system", "value": "reward"}
     return _Rows(f"{folder}/{path.name}", found, known, notes=notes)
+
+
+def _verifiers_traces(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
+    """Episodes of verifiers from 0.4 on: each has the traces of its agents, with their rewards and metrics.
+
+    A problem is the environment and the key of the task (the digest of its data), the system the models of the agents.
+    Of several agents the reward of each is a metric, ``solver/reward``, since no reward of the team is recorded.
+    """
+    folder, found, metrics = path.absolute().parent.name, [], dict[str, None]()
+    for line, row in rows:
+        place, cells, models = f"{folder}/{line}", dict[str, Any](), dict[str, str]()
+        traces = [_object(place, {"trace": trace}, "trace") for trace in _list(place, row, "traces")]
+        for trace in traces:
+            agent = _object(place, trace, "agent")
+            name = _label(place, agent, "name")
+            models[name] = _label(place, _object(place, agent, "config"), "model")
+            rewards = {
+                key: None if given is None else _object(place, {key: given}, key)
+                for key, given in _object(place, trace, "rewards").items()
+            }
+            values = _object(place, trace, "metrics") | {
+                key: given and _number(place, given, "score") for key, given in rewards.items()
+            }
+            paid = [_number(place, each, "score") * _number(place, each, "weight") for each in rewards.values() if each]
+            values["reward"] = sum(paid) if paid and len(paid) == len(rewards) else None
+            prefix = f"{name}/" if len(traces) > 1 else ""
+            for key, value in values.items():
+                # What ended with an error was not measured: it is lost.
+                cells[f"{prefix}{key}"] = value if _cell(place, row, "ok") is True else None
+        metrics |= dict.fromkeys(cells)
+        task, env = _object(place, row, "task"), _object(place, row, "env")
+        cells["problem"] = f"{_label(place, env, 'id')}/{_label(place, task, 'key')[:12]}"
+        cells["system"] = " + ".join(dict.fromkeys(models.values()))
+        found.append((place, cells))
+    known = {"problem": "problem", "system": "system"} | ({"value": "reward"} if "reward" in metrics else {})
+    filled = [(place, dict.fromkeys(metrics) | cells) for place, cells in found]
+    return _Rows(f"{folder}/{path.name}", filled, known, sorted(metrics))
+
+
+def _object(place: str, row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = _cell(place, row, name)
+    if not isinstance(value, dict):
+        raise OutcomesError(f"{place}: {name!r} is not an object")
+    return value
+
+
+def _number(place: str, row: Mapping[str, Any], name: str) -> float:
+    value = _cell(place, row, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise OutcomesError(f"{place}: {name!r} is {value!r}, which is not a number")
+    return float(value)
 
 
 def _trl(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -542,3 +542,78 @@ def test_damaged_results_of_verifiers(tmp_path: Path, file: str, old: str | None
         path.write_text(text.replace(old, new) if old else new)
     with pytest.raises(OutcomesError, match=message):
         verdict_on(files, Columns(), Asked(margin=0.05))
+
+
+TRACES = [LOGS / f"my-task--tiny-{name}/traces.jsonl" for name in "ba"]  # the fields that are read, of real files
+
+
+def mean_by_problem(path: Path, value: Callable[[dict[str, Any]], float]) -> dict[str, float]:
+    """Return the mean of a value over the episodes of each problem that did not end with an error."""
+    found: dict[str, list[float]] = {}
+    for row in map(json.loads, path.read_text().splitlines()):
+        if row["ok"]:
+            found.setdefault(row["task"]["key"], []).append(value(row["traces"][0]))
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+@pytest.mark.parametrize("metric", ["reward", "right"])
+def test_traces_of_verifiers(metric: str) -> None:
+    def value(trace: dict[str, Any]) -> float:
+        rewards = trace["rewards"]
+        return (
+            sum(one["score"] * one["weight"] for one in rewards.values())
+            if metric == "reward"
+            else rewards["right"]["score"]
+        )
+
+    columns = Columns() if metric == "reward" else Columns(value=metric)
+    found = verdict_on([str(path) for path in TRACES], columns, Asked(margin=0.05, metric_range=(0.0, 1.5)))
+    small, large = (mean_by_problem(path, value) for path in TRACES)
+    assert (found.metric, found.baseline, found.systems["tiny-a"]["lost"]) == (metric, "tiny-b", 3)
+    assert {problem.partition("/")[0] for problem in found.problems} == {"my-task"} and len(small) == 4
+    wanted = np.mean([large[key] - small[key] for key in small])
+    assert found.comparisons["tiny-a"].difference.estimate == pytest.approx(wanted, abs=1e-9)
+
+
+def test_of_several_agents_each_has_its_own_metrics(tmp_path: Path) -> None:
+    files = []
+    for path in TRACES:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            other = json.loads(json.dumps(row["traces"][0]))
+            other["agent"]["name"] = "judge"
+            row["traces"].append(other)
+        (copy := tmp_path / path.parent.name).mkdir()
+        (copy / "traces.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        files.append(str(copy / "traces.jsonl"))
+    with pytest.raises(OutcomesError, match=r"agent/reward.*judge/right"):
+        verdict_on(files, Columns(), Asked(margin=0.05, metric_range=(0.0, 1.5)))
+    found = verdict_on(files, Columns(value="judge/right"), Asked(margin=0.05, metric_range=SHARE))
+    assert found.comparisons["tiny-a"].difference.estimate > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ok": true, "is_timeout"', '"okay": true, "is_timeout"', r"tiny-b/traces\.jsonl, line 1: 'ok' is missing"),
+        ('"traces": [', '"traces": 5, "x": [', r"line 1: 'traces' is not a list"),
+        ('"traces": [{', '"traces": [1, {', r"line 1: 'trace' is not an object"),
+        ('"model": "tiny-b"', '"modle": "tiny-b"', r"line 1, column 'model': the cell is empty"),
+        ('"score": 0.0', '"score": "good"', r"line \d+: 'score' is 'good', which is not a number"),
+        ('"weight": 1.0', '"wait": 1.0', r"line \d+: 'weight' is missing"),
+        ('"key":', '"kye":', r"line 1, column 'key': the cell is empty"),
+        ('"metrics": {', '"metrics": null, "x": {', r"line 1: 'metrics' is not an object"),
+        ('"env": {"id"', '"env": {"di"', r"line 1, column 'id': the cell is empty"),
+    ],
+)  # fmt: skip
+def test_damaged_traces_of_verifiers(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (copy := tmp_path / "my-task--tiny-b").mkdir()
+    text = TRACES[0].read_text()
+    first = text.partition("\n")[0]
+    assert old in text
+    # The first line tells of what kind the file is.
+    (copy / "traces.jsonl").write_text(
+        first + "\n" + text.replace(old, new) if "'ok'" in message else text.replace(old, new)
+    )
+    with pytest.raises(OutcomesError, match=message.replace("line 1: 'ok'", "line 2: 'ok'")):
+        verdict_on([str(copy / "traces.jsonl"), str(TRACES[1])], Columns(), Asked(margin=0.05))
