@@ -265,7 +265,9 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
         low, high = distribution_free(found, alpha, reach)
     if comparison.losses is None:
         return low, high
-    return low + min(0.0, comparison.losses.low - estimate), high + max(0.0, comparison.losses.high - estimate)
+    low += min(0.0, comparison.losses.low - estimate)
+    high += max(0.0, comparison.losses.high - estimate)
+    return max(low, -reach), min(high, reach)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from scipy import optimize, special
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation import verdict
+from pipeline_lib.evaluation.comparison import bounds
 from pipeline_lib.evaluation.metrics import GREATEST
 from pipeline_lib.evaluation.outcome_files import Columns, Outcome, OutcomesError, arrange
 from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, judge_outcomes, verdict_on
@@ -590,6 +591,8 @@ def test_of_several_agents_each_has_its_own_metrics(tmp_path: Path) -> None:
         verdict_on(files, Columns(), Asked(margin=0.05, metric_range=(0.0, 1.5)))
     found = verdict_on(files, Columns(value="judge/right"), Asked(margin=0.05, metric_range=SHARE))
     assert found.comparisons["tiny-a"].difference.estimate > 0
+    low, high = bounds(found.comparisons["tiny-a"]) or (0.0, 0.0)
+    assert -1 < low < 0 and high == 1, "no difference of shares is above 1, whatever was lost"
 
 
 @pytest.mark.parametrize(
