@@ -15,7 +15,7 @@ from tasks.services.process_environment import answers
 from tests.flows.project import SMALL, call, make_project
 from tests.flows.toy_project import started, wait_for, words
 
-pytestmark = [pytest.mark.service, pytest.mark.slow]
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 WHO = {f"GIT_{who}_{what}": "t@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 RUN = ("-m", "symposium", "run", "--on", "lab", "--name", "far away", "-S", "train.steps=30")
@@ -39,7 +39,7 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:
     """A project with a store, of which there are three clones: two workers, and a user's; returns their folder."""
-    project = make_project(tmp_path / "main", SMALL)
+    project = make_project(tmp_path / "main", {**SMALL, "evaluate": {**SMALL["evaluate"], "baselines": []}})
     call(project, "dvc", "remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
     call(project, "git", "commit", "-qam", "store", **WHO)
     call(tmp_path, "git", "clone", "-q", "--bare", str(project), "origin.git")
@@ -62,7 +62,7 @@ def test_a_run_whose_worker_is_lost_goes_on_at_another_to_the_same_bytes(origin:
             lose(origin / "one")
             assert list(store.glob("*/record-*.json")), words(user)
             with started(origin / "two", *worker, **server):
-                wait_for(lambda: asked.poll() is not None, lambda: words(user), timeout_s=500)
+                wait_for(lambda: asked.poll() is not None, lambda: words(user), timeout_s=1000)
     assert asked.returncode == 0, words(user)
     assert re.search(r"continued from step \d+, which another machine has sent", words(user)), words(user)
     assert "dvc exp pull origin far-away && dvc exp apply far-away" in words(user)
