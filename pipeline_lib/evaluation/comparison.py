@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metric, Metrics, describe
-from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, encode, t_interval
+from pipeline_lib.evaluation.clusters import Codes, encode, t_interval
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.evidence import (
     Families,
-    constant_bounds,
-    distribution_free,
     families,
     mean_interval,
     no_answer,
     primary,
+    range_bounds,
     with_missing,
     within,
 )
@@ -95,11 +94,6 @@ class Comparison(Result):
     verdict: str = ""  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family
     sentence: str = ""  #: summary that can be quoted
     where: str = "held-out"  #: description of the problems, for example ``held-out``; not part of the JSON
-
-    @property
-    def constant(self) -> bool:
-        """Whether every family shows the same difference."""
-        return self.difference.degenerate == NO_VARIATION
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object, without ``info`` and ``where``."""
@@ -172,7 +166,7 @@ def measure_tables(
         alpha=settings.alpha,
         power=settings.power,
         faults=tuple(faults),
-        degenerate=same or _constant(difference, info),
+        degenerate=same or _no_test(difference, found, info),
         one_observation=bool(same) or found.count < 2,
         notes=pairing.notes,
         losses=describe_losses(a, b, worst, info),
@@ -250,7 +244,8 @@ def _claims(pairing: Pairing, info: Metric, settings: VerdictSettings) -> _Claim
 def bounds(comparison: Comparison) -> tuple[float, float] | None:
     """Return limits of a difference without p value, or None if the metric has no known range.
 
-    They assume no distribution and hold for the whole family of comparisons at once (Bonferroni).
+    They assume no distribution, and hold whatever lost episodes would have shown, for the whole family of comparisons
+    at once (Bonferroni).
     """
     info, found = comparison.info, comparison.evidence
     estimate = comparison.difference.estimate
@@ -259,15 +254,9 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
     if math.isinf(info.reach):
         return None
     alpha, reach = comparison.alpha / comparison.family_size, info.reach
-    if comparison.constant:
-        low, high = constant_bounds(estimate, found.count, alpha, reach)
-    else:
-        low, high = distribution_free(found, alpha, reach)
-    if comparison.losses is None:
-        return low, high
-    low += min(0.0, comparison.losses.low - estimate)
-    high += max(0.0, comparison.losses.high - estimate)
-    return max(low, -reach), min(high, reach)
+    lost = () if comparison.losses is None else comparison.losses.evidence
+    lows, highs = zip(*(range_bounds(each, alpha, reach) for each in (found, *lost)), strict=True)
+    return min(lows), max(highs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +338,10 @@ def _identical(episodes: Episodes, name: str) -> str:
     )
 
 
-def _constant(difference: TestResult, info: Metric) -> str:
+def _no_test(difference: TestResult, found: Families, info: Metric) -> str:
+    """Return why there is no test of the difference, empty if there is one."""
     if difference.p is not None or difference.estimate is None:
         return ""
-    if difference.degenerate != NO_VARIATION:
+    if not found.constant:
         return difference.degenerate
     return f"the difference is {info.difference(difference.estimate)} on every family: {difference.degenerate}"

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, encode, t_interval
+from pipeline_lib.evaluation.clusters import NO_VARIATION, ClusteredMean, Codes, clustered_mean, encode, t_interval
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
 
 
@@ -161,6 +161,7 @@ class Families(Result):
     largest: float  #: share of the largest family in all problems, in (0, 1]
     gain: float  #: mean over problems of the family differences above 0, in units of the metric
     loss: float  #: mean over problems of those below 0, as a positive number
+    constant: bool = False  #: whether all families, two at least, show the same difference
 
 
 def families(differences: ArrayLike, clusters: Codes) -> Families:
@@ -177,6 +178,7 @@ def families(differences: ArrayLike, clusters: Codes) -> Families:
         largest=float(weights.max()),
         gain=float(weights @ np.maximum(means, 0.0)),
         loss=float(weights @ np.maximum(-means, 0.0)),
+        constant=known.degenerate == NO_VARIATION,
     )
 
 
@@ -325,6 +327,13 @@ def with_missing(low: float, high: float, families: int, alpha: float, reach: fl
     """
     rare = missing(families, alpha)
     return (1 - rare) * low - rare * reach, (1 - rare) * high + rare * reach
+
+
+def range_bounds(found: Families, alpha: float, reach: float) -> tuple[float, float]:
+    """Return limits for the mean difference of these families that assume only that each is within [-reach, reach]."""
+    if found.constant:
+        return constant_bounds(found.gain - found.loss, found.count, alpha, reach)
+    return distribution_free(found, alpha, reach)
 
 
 def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.evidence import Families, families
 from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.table import Pairing, Table, pair
 
@@ -29,6 +30,8 @@ class Losses(Result):
     low: float  #: least mean difference that is possible, whatever the lost episodes would have shown
     high: float  #: greatest one
     assumed: bool  #: the metric has no range, so lost episodes are taken to lie within the values that were seen
+    #: The families as evidence with the lost episodes worst for the first team, and with them best for it.
+    evidence: tuple[Families, Families]
 
 
 def extremes(a: Table, b: Table, names: tuple[str, str], info: Metric) -> tuple[Pairing, ...]:
@@ -47,7 +50,9 @@ def describe_losses(a: Table, b: Table, found: Sequence[Pairing], info: Metric) 
     if not found:
         return None
     low, high = sorted(float(one.a_means.mean() - one.b_means.mean()) for one in found)
-    return Losses((a.lost, b.lost), (a.played, b.played), low, high, info.low is None or info.high is None)
+    worst, best = (families(one.a_means.mean(axis=0) - one.b_means.mean(axis=0), one.clusters) for one in found)
+    assumed = info.low is None or info.high is None
+    return Losses((a.lost, b.lost), (a.played, b.played), low, high, assumed, (worst, best))
 
 
 def whatever_was_lost(test: TestResult, others: Sequence[TestResult], signed: bool = True) -> TestResult:
@@ -59,9 +64,11 @@ def whatever_was_lost(test: TestResult, others: Sequence[TestResult], signed: bo
     if not others:
         return test
     every = (test, *others)
-    if reasons := [one.degenerate for one in every if one.p is None]:
+    if test.p is None:
+        return dataclasses.replace(test, low=None, high=None)
+    if reasons := [one.degenerate for one in others if one.p is None]:
         return dataclasses.replace(test, statistic=None, df=None, p=None, se=None, low=None, high=None,
-                                   degenerate=test.degenerate or reasons[0])  # fmt: skip
+                                   degenerate=f"with the lost episodes at an end of their range, {reasons[0]}")  # fmt: skip
     signs = {np.sign(one.estimate or 0.0) for one in every if signed}
     p = 1.0 if len(signs) > 1 else max(one.p or 0.0 for one in every)
     return dataclasses.replace(test, **_cover(every), p=p)

@@ -122,8 +122,11 @@ def contrasts(
     tests = [_tests(means, added, taken, settings) for _, added, taken in differences]
     found = [whatever_was_lost(test, worst) for test, *worst in tests]
     p_values = holm([test.p for test in found])
-    # p of equivalence: at most alpha exactly if the whole interval lies within the margin.
-    single = [equivalence(test, settings.margin, settings.alpha).p for test in found]
+    # p of equivalence: at most alpha exactly if the whole interval lies within the margin, whatever was lost.
+    single = [
+        whatever_was_lost(equal, worst, signed=False).p
+        for equal, *worst in ([equivalence(one, settings.margin, settings.alpha) for one in every] for every in tests)
+    ]
     same = holm([None if p is None else min(1.0, 2 * p) for p in single])
     decided = []
     for (name, added, taken), every, test, p, q in zip(differences, tests, found, p_values, same, strict=True):

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.evaluation import verdict
+from pipeline_lib.evaluation.comparison import bounds
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.run import refuse_losses
@@ -131,3 +132,27 @@ def test_single_runs_hold_whatever_was_lost_too() -> None:
     found = compare(lossy, team(base), SETTINGS)
     assert all(run.p_adjusted is not None and run.p_adjusted > 0.05 for run in found.per_seed)
     assert dataclasses.asdict(found)["losses"]["lost"] == (270, 0)
+
+
+def test_bounds_without_a_test_are_those_of_the_worst_and_the_best_values() -> None:
+    """If one of eight families may have gained nearly nothing, they are no longer eight that all gain everything."""
+    better, base = np.ones((8, 4)), np.zeros((8, 4))
+    lossy = better.copy()
+    lossy[0, 1:] = np.nan
+    known, worst, best = (
+        compare({0: team(values)}, team(base), SETTINGS)
+        for values in (lossy, np.nan_to_num(lossy, nan=0.0), np.nan_to_num(lossy, nan=1.0))
+    )
+    assert known.difference.p is None and best.verdict == "IMPROVED" and worst.verdict == "INCONCLUSIVE"
+    limits = [bounds(one) for one in (known, worst, best)]
+    assert limits[0] == pytest.approx((limits[1][0], limits[2][1]))
+    assert known.verdict == "INCONCLUSIVE"
+
+
+def test_families_that_lost_episodes_could_make_equal_are_not_said_to_be_equal() -> None:
+    """With its lost episodes wrong the team would lose half of every family; as it was seen it does not."""
+    values = np.array([[1.0, 0.0]] * 6 + [[1.0, np.nan]] * 6)
+    found = compare({0: team(values)}, team(np.ones((12, 2))), SETTINGS)
+    assert found.difference.p is None and found.difference.estimate == -0.25
+    assert "on every family" not in found.sentence
+    assert "With the lost episodes at an end of their range, no variation between families" in found.sentence

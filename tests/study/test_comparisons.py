@@ -210,6 +210,24 @@ def test_what_was_lost_cannot_make_a_finding(end: float) -> None:
     assert whole.low < values["b"].mean() < whole.high
 
 
+def test_what_was_lost_cannot_make_two_cells_equivalent() -> None:
+    """EQUIVALENT says that the whole interval lies within the margin, also with what lost episodes may have shown."""
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.25, 200)
+    a = np.full((3, 200), 0.5)
+    b = np.clip(a + noise - noise.mean(), 0, 1) + np.array([[-0.001], [0.0], [0.001]])
+    cells = {"a": records(a), "b": records(b)}
+    for i in range(0, 200, 8):
+        cells["b"][1][i] = dataclasses.replace(cells["b"][1][i], reward=None, metrics={})
+    means = cell_means(cells, "tests_passed", INFO)
+    levels = {"a": ("a",), "b": ("b",)}
+    (naive,) = contrasts(dataclasses.replace(means, ends=()), levels, "a", INFO, SETTINGS)
+    (found,) = contrasts(means, levels, "a", INFO, SETTINGS)
+    assert naive.verdict == "EQUIVALENT", "the test is too easy"
+    assert found.test.low < -SETTINGS.margin or found.test.high > SETTINGS.margin
+    assert found.verdict == "INCONCLUSIVE" and found.equivalence_p_adjusted > SETTINGS.alpha
+
+
 def test_cells_with_other_seeds_or_problems_are_no_study() -> None:
     a, b, _ = drawn(np.random.default_rng(6), 0.01)
     with pytest.raises(EvaluationError, match="different seeds"):
