@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_BASE = "base"  # as in `pipeline_lib.evaluation.verdict`, whose import takes seconds
+_SELECTED, _BASE = "selected", "base"  # as in `pipeline_lib.evaluation.verdict`, whose import takes seconds
 
 
 def in_markdown(result: Mapping[str, Any]) -> str:
@@ -15,9 +15,13 @@ def in_markdown(result: Mapping[str, Any]) -> str:
 
 
 def headline(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a verdict: each team's mean, effect, significance."""
+    """Return the numbers of a verdict: each team's mean, effect, significance.
+
+    The means of the selected team and of the base are those of their comparison: without the episodes that one lost.
+    """
     metric, teams = result["metric"], result["teams"]
     means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
+    means[_SELECTED], means[_BASE] = (mean["value"] for mean in result["comparisons"][_BASE]["means"])
     numbers = {
         "verdict": result["verdict"],
         "metric": metric,

@@ -209,6 +209,22 @@ def test_the_numbers_that_people_compare_are_few_and_of_this_run() -> None:
     assert (numbers["updates"], numbers["seconds"]) == (20, 10.0)
 
 
+def test_means_and_difference_of_a_run_add_up_if_episodes_of_the_base_were_lost() -> None:
+    """A problem that the base lost as a whole is in neither mean; what compares runs shows what the lines say."""
+    params = settings()
+    chain(params)
+    path = episode_files.tested_file(TEAM, "base")
+    rows = list(storage.read_jsonl(path))
+    for row in rows[:3]:
+        row |= {"reward": None, "terms": {}, "metrics": {}}
+    storage.write_jsonl(path, rows)
+    found, run = verdict(params)
+    numbers = storage.read_json(RESULTS / "metrics.json")
+    assert numbers["selected"] - numbers["base"] == pytest.approx(numbers["difference"], abs=2e-6)
+    assert run.metrics["test/selected"] == numbers["selected"] and run.metrics["test/base"] == numbers["base"]
+    assert f"{100 * numbers['selected']:.1f} % against {100 * numbers['base']:.1f} %" in found["lines"][0]
+
+
 CHANGES: list[tuple[str, str, Any, str, Any, Any]] = [
     ("evaluate", "metric", "reward", "metric", "tests_passed", "reward"),
     ("evaluate", "select", "one_standard_error", "select", "best_mean", "one_standard_error"),
