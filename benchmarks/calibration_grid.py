@@ -102,10 +102,11 @@ def judged(differences: np.ndarray, codes: np.ndarray, shape: str) -> tuple[str,
     test, found = whatever_was_lost(tests[0], tests[1:]), families(rows[0], codes)
     same = whatever_was_lost(equal[0], equal[1:], signed=False)
     seen = [test.estimate or 0.0 for test in tests]
+    ends = [families(row, codes) for row in rows[1:]]
     comparison = dataclasses.replace(
         _template(),
         info=metric_of(shape),
-        losses=Losses((0, 0), (0, 0), min(seen), max(seen), False) if len(rows) > 1 else None,
+        losses=Losses((0, 0), (0, 0), min(seen), max(seen), False, (ends[0], ends[1])) if ends else None,
         families=int(codes.max()) + 1,
         evidence=found,
         difference=test,

@@ -136,6 +136,7 @@ class ScriptedPlay:
                 texts.append(actions)
         states = [environment.start(problem) for problem in self.problems]
         self.outcomes: list[Outcome[Any]] = environment.step(states, texts)
+        environment.refuse_unusable_metrics(self.outcomes)
         self._earned = [outcome.reward for outcome in self.outcomes]
         self._terms = [dict(outcome.terms) for outcome in self.outcomes]
         turns = 1
@@ -144,7 +145,9 @@ class ScriptedPlay:
         ):
             turns += 1
             states = [self.outcomes[i].state for i in waiting]
-            for i, outcome in zip(waiting, environment.step(states, [texts[i] for i in waiting]), strict=True):
+            further = environment.step(states, [texts[i] for i in waiting])
+            environment.refuse_unusable_metrics(further)
+            for i, outcome in zip(waiting, further, strict=True):
                 self.outcomes[i] = outcome
                 earned = self._earned[i]
                 self._earned[i] = None if earned is None or outcome.reward is None else earned + outcome.reward

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from pipeline_lib.environment_api.metrics import GREATEST
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -92,7 +94,13 @@ class Outcome(Generic[S]):
 
 
 class RewardError(ValueError):
-    """A reward is not what it declares; the message says what to do."""
+    """A reward, or a metric, is not what it declares; the message says what to do."""
+
+
+#: Relative tolerance for equal returns: rounding errors of sums in another order are no signal.
+EQUAL = 1e-9
+#: Greatest size of a reward: gradients are numbers of 32 bits, and their norm squares them.
+LARGEST = 1e15
 
 
 class Environment(ABC, Generic[P, S]):
@@ -116,6 +124,40 @@ class Environment(ABC, Generic[P, S]):
     def paid_by(self) -> object:
         """What computes the reward: an object or function, or a tuple of them; the audit reads its source for words."""
         return self
+
+    def refuse_unusable_bounds(self) -> None:
+        """Check that rewards within `reward_bounds` can be learned from.
+
+        Raises:
+            RewardError: they are not finite or too great to compute with, or no two rewards differ by enough.
+        """
+        low, high = self.reward_bounds
+        if not -LARGEST <= low <= high <= LARGEST:
+            why = f"needs two numbers from {-LARGEST:g} to {LARGEST:g}, the least first"
+        elif 0 < high - low <= EQUAL * max(1.0, abs(low), abs(high)):
+            why = f"leaves no difference that counts: up to {EQUAL:g} (relative, if rewards are above 1) is rounding"
+        else:
+            return
+        raise RewardError(
+            f"reward_bounds of the environment {type(self).__name__} are {low:g} to {high:g}; training {why}. Scale "
+            "the reward, and correct its bounds"
+        )
+
+    @staticmethod
+    def refuse_unusable_metrics(outcomes: Sequence[Outcome[S]]) -> None:
+        """Check that metrics are numbers that can be computed with.
+
+        Raises:
+            RewardError: one is not.
+        """
+        for outcome in outcomes:
+            for name, value in outcome.metrics.items():
+                if not abs(value) <= GREATEST:
+                    raise RewardError(
+                        f"the metric '{name}' of a joint action is {value}; it must be a number from {-GREATEST:g} to "
+                        f"{GREATEST:g}. Correct the environment; an episode that could not be judged has no reward "
+                        "(None) and no metrics"
+                    )
 
     def refuse_outside_bounds(self, outcomes: Sequence[Outcome[S]]) -> None:
         """Check rewards against `reward_bounds`, on which the audit of the reward and the worst case of losses rest.

@@ -9,6 +9,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
+#: Values, ranges and margins up to this size can be computed with: the statistics use fourth powers.
+GREATEST = 1e50
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

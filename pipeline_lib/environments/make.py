@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,11 @@ def make_environment(settings: Any, sandbox: SandboxSettings | Callable[[], Exec
         settings: the ``environment`` section.
         sandbox: the ``sandbox`` section, or a function that makes an executor.  No process starts before the first
             program has to run; an environment that runs no programs starts none.
+
+    Raises:
+        RewardError: the bounds of its reward cannot be trained with.
     """
-    if callable(sandbox):
-        return find(settings.kind).make(settings, sandbox)
-    section = sandbox
-    return find(settings.kind).make(settings, lambda: make_executor(section))
+    executor = sandbox if callable(sandbox) else functools.partial(make_executor, sandbox)
+    made: Environment[Any, Any] = find(settings.kind).make(settings, executor)
+    made.refuse_unusable_bounds()
+    return made

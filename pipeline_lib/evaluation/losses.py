@@ -67,8 +67,10 @@ def whatever_was_lost(test: TestResult, others: Sequence[TestResult], signed: bo
     if test.p is None:
         return dataclasses.replace(test, low=None, high=None)
     if reasons := [one.degenerate for one in others if one.p is None]:
-        return dataclasses.replace(test, statistic=None, df=None, p=None, se=None, low=None, high=None,
-                                   degenerate=f"with the lost episodes at an end of their range, {reasons[0]}")  # fmt: skip
+        reason = f"with the lost episodes at an end of their range, {reasons[0]}"
+        return dataclasses.replace(
+            test, statistic=None, df=None, p=None, se=None, low=None, high=None, degenerate=reason
+        )
     signs = {np.sign(one.estimate or 0.0) for one in every if signed}
     p = 1.0 if len(signs) > 1 else max(one.p or 0.0 for one in every)
     return dataclasses.replace(test, **_cover(every), p=p)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
+from pipeline_lib.environment_api.metrics import GREATEST, NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError, Result
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, Guard
 
 
-#: Values, ranges and margins up to this size can be computed with: the statistics use fourth powers.
-GREATEST = 1e50
 _ROUNDING = 1e-9
 
 

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import GREATEST
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.table import Table, tabulate
 

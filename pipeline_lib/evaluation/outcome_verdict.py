@@ -20,10 +20,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from pipeline_lib import storage
-from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
 from pipeline_lib.evaluation.family import decide
-from pipeline_lib.evaluation.metrics import GREATEST
 from pipeline_lib.evaluation.outcome_files import (
     Columns,
     OutcomesError,

@@ -190,6 +190,7 @@ class Player(Playing):
                 states = [self.environment.ending(state) for state in execution.states] if last else execution.states
                 found = self.environment.step(states, execution.joint_actions)
                 self.environment.refuse_outside_bounds(found)
+                self.environment.refuse_unusable_metrics(found)
                 executed_actions += execution.joint_actions[: execution.sampled]
                 experience.execution_s += time.perf_counter() - executed
                 experience.cells += execution.cells(found, first + len(outcomes))

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.environment_api.environment import EQUAL
+
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings
-
-#: Relative tolerance for equal returns: rounding errors of sums in another order are no signal.
-EQUAL = 1e-9
 
 
 def returns_to_go(

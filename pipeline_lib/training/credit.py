@@ -27,15 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import Plan
-from pipeline_lib.environment_api.environment import RewardError
+from pipeline_lib.environment_api.environment import LARGEST, RewardError
 from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.training.advantages import advantages, group_advantages, is_flat, returns_to_go
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings
-
-#: Greatest size of an agent's own reward: gradients are numbers of 32 bits, and their norm squares them.
-_LARGEST = 1e15
 
 
 def credit(
@@ -117,7 +114,7 @@ def _reward_of(agent: str, decision: Decision, team: Sequence[str], share: float
     if len(team) == 1:
         return decision.reward
     own = decision.agent_rewards.get(agent, math.nan)
-    if not abs(own) <= _LARGEST:
+    if not abs(own) <= LARGEST:
         told = ", ".join(f"{name} {value:g}" for name, value in decision.agent_rewards.items()) or "nothing"
         raise RewardError(
             f"train.individual_reward trains agent {agent} on what it earns by itself, and agent_rewards of a joint "

@@ -5,7 +5,7 @@ import functools
 import random
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -267,3 +267,43 @@ def test_a_reward_that_leaves_its_bounds_is_refused_by_audit_and_play() -> None:
 def test_the_table_is_as_large_as_the_page_says() -> None:
     assert len(BAD) >= 34 and len(SOUND) >= 20
     assert Code("hints", 0.3, 1.0).bounds == (0.0, 1.3)
+
+
+class Unmeasured(Meeting):
+    """Measures nothing that is a number."""
+
+    value = float("nan")
+
+    def score(self, text: str, actions: Mapping[str, str]) -> symposium.Score:
+        found = super().score(text, actions)
+        return symposium.Score(found.terms, {**found.metrics, "odd": self.value})
+
+
+class Unbounded(Unmeasured):
+    value = float("inf")
+
+
+class Vast(Unmeasured):
+    value = 1e300
+
+
+@pytest.mark.parametrize("kind", [Unmeasured, Unbounded, Vast])
+def test_a_metric_that_is_no_number_is_refused_by_audit_and_play(kind: type[Unmeasured]) -> None:
+    said = rf"the metric 'odd' of a joint action is {re.escape(str(kind.value))}; it must be a number from"
+    with pytest.raises(RewardError, match=said):
+        audited({}, "own", kind)
+    task = kind()
+    environment = task.make(None, None)
+    with pytest.raises(RewardError, match=said):
+        environment.refuse_unusable_metrics(environment.step([environment.start(TextProblem("p", "p"))], [["x", "x"]]))
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 1.2e30), (0.0, float("inf")), (float("nan"), 1.0), (1.0, 0.0), (0.0, 1e-10), (1e6, 1e6 + 1e-4)]
+)
+def test_bounds_that_nothing_can_be_learned_with_are_refused(bounds: tuple[float, float]) -> None:
+    environment = Meeting().make(None, None)
+    environment.refuse_unusable_bounds()
+    environment.reward_bounds = bounds
+    with pytest.raises(RewardError, match=r"reward_bounds of the environment TextGame are .*; training (needs|leaves)"):
+        environment.refuse_unusable_bounds()

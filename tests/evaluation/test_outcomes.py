@@ -12,10 +12,9 @@ import pytest
 from pyarrow import parquet
 from scipy import optimize, special
 
-from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.comparison import bounds
-from pipeline_lib.evaluation.metrics import GREATEST
 from pipeline_lib.evaluation.outcome_files import Columns, Outcome, OutcomesError, arrange
 from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, judge_outcomes, verdict_on
 from pipeline_lib.settings.evaluate import VerdictSettings
