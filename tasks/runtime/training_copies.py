@@ -9,8 +9,11 @@ written last: a copy without one does not count.  Metrics, records and trainer s
 and the whole copy when DVC has sent the results of the stage.
 """
 
+import fcntl
 import logging
 import os
+import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +32,7 @@ log = logging.getLogger("symposium.stage")
 SHARED = "SYMPOSIUM_SHARED"
 """Environment variable: set for the stages of a run with ``--share``."""
 
+_NUMBERED = re.compile(r"(metrics|record|state)-(\d+)(\.jsonl?)?")  # of a step, and removed after a later one is sent
 _ENDED = "ended.json"  # in the scratch folder of a training that has ended and has a copy: the stage's name
 
 
@@ -51,7 +55,12 @@ class Copies:
 
         What is damaged or cannot be read is named in the log, and an earlier copy is taken, if there is one.
         """
-        for step in sorted(self._steps(), reverse=True):
+        try:
+            steps = sorted(self._steps(), reverse=True)
+        except Exception as error:  # each kind of store has its own
+            log.warning("the store does not say what it has of this training, which goes on without: %s", error)
+            return 0
+        for step in steps:
             try:
                 files = self._record(step)
                 self._sent = {name: digest for name, digest in files.items() if name.startswith("step-")}
@@ -65,12 +74,16 @@ class Copies:
 
     def send(self, step: int) -> None:
         """Send what is needed to continue from a step of which checkpoint and state are written."""
+        with _kept(state_folder(self._scratch, step)) as state:
+            self._send(step, state)
+
+    def _send(self, step: int, state: Path) -> None:
         known = {name.partition("/")[0] for name in self._sent}
         for done in steps_in(self._scratch):
             folder = step_folder(self._scratch, done)
             if done <= step and folder.name not in known:
                 self._sent |= self._send_folder(folder)
-        files = self._sent | self._send_folder(state_folder(self._scratch, step))
+        files = self._sent | self._send_folder(state, state_folder(self._scratch, step).name)
         metrics = self._scratch / f".{METRICS}.sent"  # of this moment, since the file grows
         metrics.write_bytes((self._scratch / METRICS).read_bytes())
         self._put(metrics, name := f"metrics-{step:05d}.jsonl")
@@ -78,8 +91,8 @@ class Copies:
         write_json(record, {"format": 1, "step": step, "files": files | {name: file_digest(metrics)}})
         self._put(record, f"record-{step:05d}.json")
         for name in self._names():
-            kind, _, rest = name.partition("-")
-            if kind in ("metrics", "record", "state") and int(rest.partition(".")[0]) < step:
+            earlier = _NUMBERED.fullmatch(name)
+            if earlier and int(earlier[2]) < step:
                 self._fs.remove(self._fs.join(self._folder, name), recursive=True)
 
     def send_each(self, due: "SimpleQueue[int]", over: threading.Event) -> None:
@@ -102,18 +115,19 @@ class Copies:
             self._fs.remove(self._folder, recursive=True)
 
     def _steps(self) -> list[int]:
-        return [int(name[len("record-") :].partition(".")[0]) for name in self._names() if name.startswith("record-")]
+        found = [_NUMBERED.fullmatch(name) for name in self._names()]
+        return [int(name[2]) for name in found if name and name[1] == "record"]
 
     def _names(self) -> list[str]:
         if not self._fs.exists(self._folder):
             return []
         return [self._fs.name(path.rstrip("/")) for path in self._fs.ls(self._folder, detail=False)]
 
-    def _send_folder(self, folder: Path) -> dict[str, str]:
-        files = {f"{folder.name}/{name}": digest for name, digest in file_digests(folder).items()}
-        for name in files:
-            self._put(self._scratch / name, name)
-        return files
+    def _send_folder(self, folder: Path, called: str = "") -> dict[str, str]:
+        digests = file_digests(folder)
+        for name in digests:
+            self._put(folder / name, f"{called or folder.name}/{name}")
+        return {f"{called or folder.name}/{name}": digest for name, digest in digests.items()}
 
     def _put(self, file: Path, name: str) -> None:
         self._fs.put_file(str(file), self._fs.join(self._folder, *name.split("/")))
@@ -152,6 +166,25 @@ class Copies:
                     _compare(part, digest)
 
 
+@contextmanager
+def _kept(folder: Path) -> Iterator[Path]:
+    """Yield a second name of a folder's files: the trainer keeps few states, and a slow store is still taking one."""
+    second = folder.with_name(f".{folder.name}.sent.part")  # a name that the next training removes, if this is killed
+    shutil.rmtree(second, ignore_errors=True)
+    try:
+        shutil.copytree(folder, second, copy_function=_link)
+        yield second
+    finally:
+        shutil.rmtree(second, ignore_errors=True)
+
+
+def _link(file: str, second: str) -> None:
+    try:
+        os.link(file, second)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(file, second)
+
+
 def _compare(file: Path, digest: str) -> None:
     if file_digest(file) != digest:
         raise CorruptFileError(f"{file.name}: damaged in the store, its digest is not the one recorded")
@@ -161,7 +194,8 @@ def _compare(file: Path, digest: str) -> None:
 def copied(scratch: Path, stage: str, say: Callable[[str], Any]) -> Iterator[Callable[[int], Any]]:
     """Take what another machine has done of a training; yield what is called with the step of every checkpoint.
 
-    Without ``--share`` neither does anything.
+    Without ``--share`` neither does anything.  With it, two runs on one machine that need the same training wait for
+    each other, and the second one finds it made.
 
     Args:
         scratch: the training's folder.
@@ -171,18 +205,43 @@ def copied(scratch: Path, stage: str, say: Callable[[str], Any]) -> Iterator[Cal
     if not os.environ.get(SHARED):
         yield lambda step: None
         return
-    copies, due, over = Copies(Path.cwd(), scratch), SimpleQueue[int](), threading.Event()
-    if step := copies.fetch():
-        say(f"continued from step {step}, which another machine has sent")
-    sender = threading.Thread(target=copies.send_each, args=(due, over), daemon=True)
-    sender.start()
+    with _alone(scratch, say):
+        if (copies := _opened(scratch)) is None:
+            yield lambda step: None
+            return
+        due, over = SimpleQueue[int](), threading.Event()
+        if step := copies.fetch():
+            say(f"continued from step {step}, which another machine has sent")
+        sender = threading.Thread(target=copies.send_each, args=(due, over), daemon=True)
+        sender.start()
+        try:
+            yield due.put
+        finally:
+            over.set()
+            due.put(0)
+        sender.join()  # not after an error: then the process is to end
+        write_json(scratch / _ENDED, {"stage": stage})
+
+
+def _opened(scratch: Path) -> Copies | None:
     try:
-        yield due.put
-    finally:
-        over.set()
-        due.put(0)
-    sender.join()  # not after an error: then the process is to end
-    write_json(scratch / _ENDED, {"stage": stage})
+        return Copies(Path.cwd(), scratch)
+    except Exception as error:  # it stops no training; that results are not shared is an error at the end of the run
+        log.warning("the store cannot be opened, no checkpoint of this training is sent there: %s", error)
+        return None
+
+
+@contextmanager
+def _alone(scratch: Path, say: Callable[[str], Any]) -> Iterator[None]:
+    """Wait until no other run of this machine is at this training; the lock goes with the process."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / ".shared.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run on this machine is at the same training; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def remove_copies(project: Path, stages: tuple[str, ...]) -> None:

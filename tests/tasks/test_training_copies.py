@@ -5,15 +5,19 @@ import logging
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NoReturn
 
 import pytest
 
 from pipeline_lib.storage import file_digest, folder_digest
+from tasks.runtime import training_copies
 from tasks.runtime.training_copies import SHARED, Copies, copied, remove_copies
 from tasks.services.process_environment import HOME
+from tasks.services.store import default_remote
 from tests.training.conftest import Agree, make_settings, make_team, run_training
 
 NAME, STAGE = "team-0123456789abcdef", "train@0"
@@ -183,6 +187,64 @@ def test_a_store_that_does_not_answer_stops_no_training(
     (tmp_path / "store").write_text("a file where the folder was")
     with caplog.at_level(logging.WARNING):
         assert len(train(scratch)) == 12
+
+
+@pytest.mark.parametrize("broken", ["default_remote", "ls"])
+def test_a_store_that_cannot_be_opened_or_listed_stops_no_training(
+    checkout: Enter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    lose(checkout, 4)
+    scratch, fs = checkout("one"), default_remote(Path.cwd())[0]
+
+    def away(*arguments: object, **options: object) -> NoReturn:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(*((training_copies, broken) if broken == "default_remote" else (type(fs), broken)), away)
+    with caplog.at_level(logging.WARNING):
+        assert len(train(scratch)) == 12
+    assert "no route to host" in caplog.text
+
+
+def test_what_else_is_in_the_folder_of_the_copies_is_in_nobodys_way(checkout: Enter) -> None:
+    store = lose(checkout, 8)
+    for name in ("record-00006 (copy).json", "record-x.json", "state-old", "metrics-"):
+        (store / name).write_text("something that a person or a program has left")
+    scratch = checkout("new")
+    copies = Copies(Path.cwd(), scratch)
+    assert copies.fetch() == 6
+    assert train(scratch, each=lambda step: step == 9 and copies.send(step))[0] == 7
+    assert (store / "record-00009.json").exists() and not (store / "record-00006.json").exists()
+
+
+def test_a_slow_store_gets_the_state_of_which_sending_has_begun(
+    checkout: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainer keeps two states only; sending a large one may take longer than it takes to make two more."""
+    scratch = checkout("lost")
+    copies, put = Copies(Path.cwd(), scratch), Copies._put
+    with pytest.raises(LostError):
+        train(scratch, 4)
+
+    def slow(self: Copies, file: Path, name: str) -> None:
+        shutil.rmtree(scratch / "state-00003", ignore_errors=True)
+        put(self, file, name)
+
+    monkeypatch.setattr(Copies, "_put", slow)
+    copies.send(3)
+    assert not list(scratch.glob(".state*"))
+    assert train(checkout("new"))[0] == 4
+
+
+def test_two_runs_at_once_on_one_machine_make_a_training_once(checkout: Enter) -> None:
+    scratch = checkout("one")
+    said: SimpleQueue[str] = SimpleQueue()
+    with copied(scratch, STAGE, print):
+        second = threading.Thread(target=train, args=(scratch,), kwargs={"say": said.put}, daemon=True)
+        second.start()
+        assert said.get(timeout=60) == "another run on this machine is at the same training; waiting for it"
+        assert not (scratch / "metrics.jsonl").exists()
+    second.join(timeout=60)
+    assert (scratch / "step-00012").exists()
 
 
 def test_without_sharing_nothing_is_sent(checkout: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
