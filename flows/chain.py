@@ -18,9 +18,9 @@ from rich.console import Console
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.storage import read_json
-from tasks.chain.graph import ask, chain_and_stale
+from tasks.chain.graph import chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
-from tasks.chain.sharing import sharing
+from tasks.chain.sharing import send_experiment, sharing
 from tasks.chain.side_by_side import ChainRun, run_chain
 from tasks.chain.stage_process import log_plain_lines
 from tasks.chain.workspaces import save_experiment
@@ -82,8 +82,10 @@ def in_workspace(
     study: str = "",
     title: str = "",
     share: bool = False,
-) -> str:
-    """Run the chain in a workspace, save it as a DVC experiment, and return its commit; to be called in a flow.
+) -> tuple[str, str]:
+    """Run the chain in a workspace, save it as a DVC experiment; return its commit and name; to be called in a flow.
+
+    With ``share`` its name gets a number if another machine has sent an experiment of that name meanwhile.
 
     Args:
         folder: the workspace; its ``params.yaml`` has the same settings as ``params``.
@@ -106,9 +108,9 @@ def in_workspace(
             show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, run, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
-        if share:
-            ask(project, "exp", "push", "--no-cache", "origin", name)  # the data are in the remote already
-    return commit
+        if share and (sent := send_experiment(project, name)) != name:
+            tracked.tag({"dvc.exp_name": (name := sent)})
+    return commit, name
 
 
 def bring_up_to_date(run: ChainRun) -> dict[str, bool]:

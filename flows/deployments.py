@@ -93,7 +93,7 @@ def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jo
     logger, project = get_run_logger(), Path.cwd()
     wanted = checked_name(title) if title else str(runtime.flow_run.name)
     name = free_name(project, wanted, share)
-    run = f"{title}{name.removeprefix(slug(title))}" if title else name  # with the number of a name that is taken
+    run = _numbered(title, name)
     call(run if title else "", note)
     with get_client(sync_client=True) as client:
         client.update_flow_run(runtime.flow_run.id, name=run, tags=[f"run:{run}", f"process:{own_process()}"])
@@ -107,9 +107,17 @@ def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jo
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        commit = in_workspace(folder, project, params, name, jobs, title=run, share=share)
+        commit, name = in_workspace(folder, project, params, name, jobs, title=run, share=share)
+    if _numbered(title, name) != run:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(runtime.flow_run.id, name=_numbered(title, name))  # whoever waits reads it there
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)
     return commit
+
+
+def _numbered(title: str, name: str) -> str:
+    """Return the title of a run with the number that the name of its experiment got, because it was taken."""
+    return f"{title}{name.removeprefix(slug(title))}" if title else name
 
 
 def main() -> None:

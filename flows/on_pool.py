@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from prefect import get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import LogSort
@@ -17,7 +18,7 @@ from prefect.runner.storage import GitRepository
 from prefect.states import Cancelling
 
 from flows.deployments import DESCRIPTIONS, experiment
-from flows.worker import MOST_STARTS, patience, require_server
+from flows.worker import MOST_STARTS, patience, require_server, starts
 from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
 from tasks.chain.workspaces import git, uncommitted
@@ -95,7 +96,7 @@ def _watched(run: UUID) -> str:
                     if not is_housekeeping(entry.message):
                         print(f"{entry.timestamp:%H:%M:%S}  {stages[task]:<14}  {entry.message}", flush=True)
                 quiet = 0 if logs else quiet + 1
-                if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(now):
+                if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(client, now):
                     break
                 if (said := _waits_for(now)) != waiting:
                     print(waiting := said, end="\n" if said else "", flush=True)
@@ -103,21 +104,26 @@ def _watched(run: UUID) -> str:
     state = now.state
     assert state is not None
     if not state.is_completed():
-        raise ChainError(f"the run {now.name} ended as {state.name}: {state.message or 'its messages are above'}")
+        where = "; what its process said last is in the terminal of its worker" if state.is_crashed() else ""
+        raise ChainError(
+            f"the run {now.name} ended as {state.name}: {state.message or 'its messages are above'}{where}"
+        )
     return now.name
 
 
-def _is_over(run: FlowRun) -> bool:
+def _is_over(client: SyncPrefectClient, run: FlowRun) -> bool:
     state = run.state
     if state is None or not state.is_final():
         return False
-    return not state.is_crashed() or run.run_count >= MOST_STARTS  # else a worker starts it again
+    if not state.is_crashed():
+        return True
+    return starts(run, (each.type for each in client.read_flow_run_states(run.id))) >= MOST_STARTS  # else: once more
 
 
 def _waits_for(run: FlowRun) -> str:
     state = run.state
     if state is not None and state.is_crashed():
-        return "its worker is gone; waiting for one that continues the run"
+        return f"it crashed ({state.message or 'no message'}); waiting for a worker that starts it again"
     if state is not None and state.is_scheduled():
         return "waiting for a worker that is free"
     return ""
@@ -133,11 +139,13 @@ def _commit_on_origin(project: Path) -> tuple[str, str]:
         raise ChainError(
             "workers get the code from git's origin, and this repository has none: git remote add origin URL"
         )
+    if (project / url).exists():
+        url = str((project / url).resolve())  # "../origin.git" would be another place for a worker
     if urlsplit(url).password:
         raise ChainError(
             "the address of origin has a password, which the server would show; let git ask for it instead"
         )
-    if not git(project, "branch", "--remotes", "--contains", commit):
+    if not git(project, "for-each-ref", "--contains", commit, "refs/remotes/origin/"):  # not another remote
         raise ChainError(f"commit {commit[:8]} is not on origin, from where workers get it: git push")
     if left_out := uncommitted(project):
         print(f"changes that are not committed are not part of this run: {', '.join(left_out)}", flush=True)

@@ -13,7 +13,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,12 +23,13 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    FlowRunFilterTags,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import ObjectAlreadyExists
-from prefect.states import Scheduled
+from prefect.states import Cancelled, Scheduled
 
 from tasks.chain.sharing import prepare_remote
 from tasks.runtime.arguments import program_parser, whole
@@ -43,6 +44,8 @@ MOST_STARTS = 4
 _LOOK_S = 5.0
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
 _RELEASED_S = 20.0
+#: A worker ends the process of a run that is to be cancelled, and says so, within some seconds.
+_ENDED_S = 60.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
 
@@ -64,13 +67,43 @@ def start_crashed_again(pool: str) -> list[str]:
         for run in client.read_flow_runs(
             flow_run_filter=crashed, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
         ):
-            types = {state.type for state in client.read_flow_run_states(run.id)}
-            if run.run_count < MOST_STARTS and not types & {StateType.CANCELLING, StateType.CANCELLED}:
-                message = f"it crashed, and is started again ({run.run_count} of {MOST_STARTS - 1})"
+            types = [state.type for state in client.read_flow_run_states(run.id)]
+            begun = starts(run, types)
+            if begun < MOST_STARTS and not {*types} & {StateType.CANCELLING, StateType.CANCELLED}:
+                message = f"it crashed, and is started again ({begun} of {MOST_STARTS - 1})"
                 later = datetime.now(UTC) + timedelta(seconds=_RELEASED_S)
                 client.set_flow_run_state(run.id, Scheduled(message=message, scheduled_time=later), force=True)
                 again.append(run.name)
     return again
+
+
+def starts(run: FlowRun, states: Iterable[StateType]) -> int:
+    """Return how often workers have taken a run, given the types of all its states.
+
+    Prefect counts only those that got as far as its code (``run_count``), for which a worker may have no permission.
+    """
+    return max(run.run_count, sum(state == StateType.PENDING for state in states))
+
+
+def end_cancelled(pool: str) -> list[str]:
+    """Mark runs of the pool as cancelled that were to be, and of which no process says so; return their names.
+
+    They were cancelled between a worker's taking them and the beginning of their own code, or while it crashed.
+    """
+    asked = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])),
+        tags=FlowRunFilterTags(is_null_=True),
+    )
+    marked = []
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(
+            flow_run_filter=asked, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+        ):
+            age = datetime.now(UTC) - run.state.timestamp if run.state else timedelta()
+            if age.total_seconds() > _ENDED_S:
+                client.set_flow_run_state(run.id, Cancelled(message="it was cancelled before it began"), force=True)
+                marked.append(run.name)
+    return marked
 
 
 def require_server() -> None:
@@ -111,6 +144,7 @@ def main() -> None:
             while process.poll() is None:
                 with patience():
                     mark_crashed()
+                    end_cancelled(given.pool)
                     for name in start_crashed_again(given.pool):
                         print(f"{name} crashed and is scheduled again", flush=True)
                 time.sleep(_LOOK_S)

@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tasks.chain.graph import ChainError, ask
+from tasks.chain.workspaces import free_name, git
 from tasks.looks.records import RecordsError, send_to_origin
 from tasks.runtime.training_copies import remove_copies
 
@@ -75,6 +76,48 @@ def prepare_remote(project: Path) -> None:
     if settings.get(f"remote.{remote}.verify", "").lower() != "true":
         # DVC believes what a store says of its files, unless it is told to compare what it has fetched with its digest.
         _dvc(project, "config", "--local", f"remote.{remote}.verify", "true")
+
+
+def send_experiment(project: Path, name: str) -> str:
+    """Send a DVC experiment to git's ``origin``; return its name, which gets a number if another run has it there.
+
+    Names are chosen when runs begin, and until this one has ended another machine may have sent its own.
+
+    Raises:
+        ChainError: origin does not take it.
+    """
+    for wait_s in (*WAITS_S, None):
+        try:
+            if not _is_at_origin(project, name):
+                ask(project, "exp", "push", "--no-cache", "origin", name)  # the data are in the remote already
+                if not _is_at_origin(project, name):
+                    raise ChainError("it takes the experiment, and does not have it then")
+            return name
+        except _NameTakenError:
+            name, taken = free_name(project, name, share=True), name
+            ask(project, "exp", "rename", taken, name)
+            log.warning("meanwhile another run has sent an experiment called %s; this one is %s", taken, name)
+        except ChainError as error:
+            if wait_s is None:
+                rest = "its results are in the store; the same command takes them from there and sends it later"
+                raise ChainError(f"experiment {name} could not be sent to git's origin: {error}\n{rest}") from None
+            log.warning("experiment %s could not be sent, tried again in %.0f s: %s", name, wait_s, error)
+            time.sleep(wait_s)
+    raise ChainError(f"experiment {name}: other runs take every name at git's origin")
+
+
+class _NameTakenError(ChainError):
+    """Another experiment has the name at ``origin``."""
+
+
+def _is_at_origin(project: Path, name: str) -> bool:
+    """Return whether ``origin`` has the project's experiment ``name``; raises if it has another one so called."""
+    own = git(project, "for-each-ref", "--format=%(objectname)\t%(refname)", "refs/exps/")
+    there = git(project, "ls-remote", "origin", "refs/exps/*")
+    mine, theirs = ({line for line in text.splitlines() if line.endswith(f"/{name}")} for text in (own, there))
+    if theirs - mine:
+        raise _NameTakenError(name)
+    return bool(theirs)
 
 
 def _send_each(project: Path, ended: "SimpleQueue[str]", over: threading.Event) -> None:

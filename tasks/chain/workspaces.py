@@ -5,6 +5,7 @@ in between, or while an editor is open).  Git objects and DVC's cache are shared
 and earlier results are not computed again.  Uncommitted changes are not part of the experiment.
 """
 
+import configparser
 import contextlib
 import os
 import re
@@ -186,6 +187,21 @@ def _share_cache(project: Path, folder: Path) -> None:
         shutil.copy(local, folder / ".dvc" / "config.local")
     cache = Path(ask(lasting, "cache", "dir").strip())
     ask(folder, "cache", "dir", "--local", str((lasting / cache).resolve()))
+    for remote, place in _relative_remotes(folder / ".dvc").items():
+        ask(folder, "config", "--local", f"remote.{remote}.url", os.path.normpath(lasting / ".dvc" / place))
+
+
+def _relative_remotes(settings: Path) -> dict[str, str]:
+    """Return the remotes that are folders named from DVC's folder ``settings``, which mean another one elsewhere."""
+    found: dict[str, str] = {}
+    for name in ("config", "config.local"):  # the second one wins
+        reader = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+        with contextlib.suppress(configparser.Error):  # DVC names what is wrong there
+            reader.read(settings / name, encoding="utf-8")
+        for section in reader.sections():
+            if section.strip("'").startswith("remote ") and (url := reader[section].get("url")):
+                found[section.strip("'").removeprefix("remote ").strip('"')] = url.strip("'\"")
+    return {remote: url for remote, url in found.items() if "://" not in url and not url.startswith(("/", "~"))}
 
 
 def _share_author(project: Path, folder: Path) -> None:

@@ -190,6 +190,26 @@ def test_the_persons_own_dvc_settings_come_along(toy: Path) -> None:
         assert call(folder, "dvc", "cache", "dir").strip() == str(toy / ".dvc/cache")
 
 
+def test_a_store_that_is_named_from_the_project_is_the_same_in_a_workspace(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results would be shared with nobody: with a folder beside the workspace, or beside a worker's clone."""
+    call(toy, "dvc", "remote", "add", "-q", "--default", "store", "../store")
+    call(toy, "dvc", "remote", "add", "-q", "other", "s3://bucket/store")
+    commit(toy, "a store")
+    call(toy, "dvc", "remote", "add", "-q", "--local", "mine", "../my store")
+    worker = toy.parent / "elsewhere/worker"
+    call(toy, "git", "clone", "-q", str(toy), str(worker))
+    for home in (toy, worker):
+        monkeypatch.setenv("SYMPOSIUM_HOME", str(home / ".symposium"))
+        with workspaces.workspace(toy, "run") as folder:
+            settings = call(folder, "dvc", "config", "--list").splitlines()
+            assert f"remote.store.url={home.parent / 'store'}" in settings
+            assert "remote.other.url=s3://bucket/store" in settings
+            assert (f"remote.mine.url={home.parent / 'my store'}" in settings) == (home == toy)
+            assert call(folder, "git", "status", "--porcelain") == "", "nothing of it is part of the experiment"
+
+
 @pytest.mark.parametrize(
     ("file", "sections"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.chain import sharing as module
 from tasks.chain.graph import ChainError
-from tasks.chain.sharing import sharing
+from tasks.chain.sharing import send_experiment, sharing
 from tasks.chain.stage_process import StageFailedError
 from tasks.looks.records import LOOKS, PLANS, record, records
 
@@ -120,6 +120,41 @@ def test_dvc_pulls_experiments_into_a_repository_with_records(
     dvc(two, "exp", "pull", "-q", "origin", "first")
     dvc(two, "exp", "apply", "-q", "first")
     assert (two / "made.txt").read_text() == "result\n"
+
+
+def test_two_experiments_of_one_name_that_end_on_two_machines_both_reach_origin(
+    project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DVC sends the second one not, and ends with status 0."""
+    for number, folder in enumerate((project, tmp_path / "two")):
+        (folder / "source.txt").write_text(f"source {number}")
+        dvc(folder, "repro", "-q", "make")
+        dvc(folder, "exp", "save", "-q", "--name", "same")
+    assert send_experiment(project, "same") == "same" == send_experiment(project, "same")
+    assert send_experiment(tmp_path / "two", "same") == "same-2"
+    assert "another run has sent an experiment called same; this one is same-2" in caplog.text
+    assert {line.rpartition("/")[2] for line in run(project, "git", "ls-remote", "origin", "refs/exps/*").split()} >= {
+        "same",
+        "same-2",
+    }
+    # At another commit it would be another ref of the same name, which `dvc exp pull origin same` refuses as ambiguous.
+    (project / "source.txt").write_text("more")
+    run(project, "git", "commit", "-q", "-am", "more")
+    dvc(project, "exp", "save", "-q", "--name", "same-2")
+    assert send_experiment(project, "same-2") == "same-2-2"
+
+
+def test_an_experiment_is_sent_again_until_origin_takes_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dvc(project, "repro", "-q", "make")
+    dvc(project, "exp", "save", "-q", "--name", "late")
+    (origin := tmp_path / "origin.git").rename(away := tmp_path / "away")
+    with pytest.raises(ChainError, match=r"experiment late could not be sent to git's origin: (?s:.*) in the store"):
+        send_experiment(project, "late")
+    monkeypatch.setattr(module.time, "sleep", lambda wait_s: away.rename(origin))
+    assert send_experiment(project, "late") == "late"
+    assert "tried again" in caplog.text
 
 
 def test_an_origin_that_refuses_records_keeps_no_results_back(project: Path, tmp_path: Path) -> None:
