@@ -10,10 +10,11 @@ Methods raise MLflow's exceptions.  Importing this module imports MLflow, which 
 """
 
 import json
+import math
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -147,12 +148,13 @@ class RunRecorder:
         for name, step in fresh:  # after the request, because a failed one is repeated
             logged_steps[name].add(step)
 
-    def summary(self, key: RunKey, values: dict[str, float], when: int) -> None:
-        """Log single numbers; MLflow shows the newest value."""
+    def summary(self, key: RunKey, values: dict[str, float], when: int, gone: Sequence[str] = ()) -> None:
+        """Log single numbers; MLflow shows the newest value, and NaN where an earlier one is ``gone``."""
         _, run = self.ids(key)
         present = self._client.get_run(run).data.metrics
         fresh = [Metric(name, value, when, 0) for name, value in values.items() if present.get(name) != value]
-        self._client.log_batch(run, metrics=fresh)
+        stale = [name for name in gone if not math.isnan(present.get(name, math.nan))]
+        self._client.log_batch(run, metrics=[*fresh, *(Metric(name, math.nan, when, 0) for name in stale)])
 
     def dataset(self, key: RunKey, name: str, digest: str, source: dict[str, Any], context: str) -> None:
         """Log a data set as input of a run; its digest is cut to MLflow's 36 characters."""

@@ -172,9 +172,11 @@ class TrackedRun:
         if values:
             self._put("metrics", values=values)
 
-    def summary(self, metrics: Mapping[str, float]) -> None:
-        """Record the results of the run; the newest value of a metric is shown."""
-        self._put("summary", values=self._finite(metrics), when=_now_ms())
+    def summary(self, metrics: Mapping[str, float | None]) -> None:
+        """Record the results of the run; the newest value of a metric is shown.  None: there is no such result."""
+        known = {name: value for name, value in metrics.items() if value is not None}
+        gone = [_metric_name(name) for name, value in metrics.items() if value is None]
+        self._put("summary", values=self._finite(known), gone=gone, when=_now_ms())
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags."""

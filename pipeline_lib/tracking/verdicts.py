@@ -1,5 +1,6 @@
 """Reads runs, their verdicts and their settings from MLflow."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +26,8 @@ class TrackedRun:
         run, experiment: names of the run and of the MLflow experiment, the kind of environment.
         started, status: when it started, UTC, and MLflow's word for how it ended.
         tags: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...).
-        metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
+        metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...), without those of an earlier
+            result that the newest one lacks.
         settings: its flat settings, ``section.key`` and value.
     """
 
@@ -72,7 +74,7 @@ def _runs(home: Path, experiment: str | None, wanted: str) -> list[TrackedRun]:
             datetime.fromtimestamp(run.info.start_time / 1000, UTC),
             run.info.status,
             run.data.tags,
-            dict(run.data.metrics),
+            {name: value for name, value in run.data.metrics.items() if not math.isnan(value)},
             dict(run.data.params),
         )
         for run in runs

@@ -341,7 +341,7 @@ def record_study(page: Path, tracked: TrackedRun) -> None:
     result = storage.read_json(page.parent / "study.json")
     contrasts = result["contrasts"]
     numbers = {f"{c['name']}/{key}": c["test"][key] for c in contrasts for key in ("estimate", "p")}
-    tracked.summary({name: value for name, value in numbers.items() if value is not None})
+    tracked.summary(numbers)
     tracked.tag({"verdict": ", ".join(f"{contrast['name']}: {contrast['verdict']}" for contrast in contrasts)})
     tracked.artifact(page.parent)
     sentences = "\n".join(f"- {contrast['sentence']}" for contrast in contrasts)

@@ -152,7 +152,7 @@ TOOK = "run/seconds"
 def record_verdict(whole: TrackedRun, result: Mapping[str, Any]) -> None:
     """Record the content of ``results/verdict.json``: its numbers as ``test/...``, and as tags what compares runs."""
     numbers = headline(result)
-    whole.summary({f"test/{name}": value for name, value in numbers.items() if isinstance(value, int | float)})
+    whole.summary({f"test/{name}": value for name, value in numbers.items() if not isinstance(value, str)})
     for cell in result.get("cross_play", []):  # a matrix: team, agent, where it comes from
         if cell["agent"] and cell["mean"]["value"] is not None:
             name = f"cross_play/team {cell['seed']}/{cell['agent']} of {cell['run']}"

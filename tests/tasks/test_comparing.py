@@ -5,17 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from flows import compare
 from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.verdicts import tracked_verdicts
 from tasks.runtime.arguments import ArgumentError
 from tasks.services.servers import ServerError
 from tasks.stages.comparing import compare_runs
 
 
-def finish(home: Path, name: str, selected: float, rate: float = 1e-3, faults: str = "", looks: str = "1") -> None:
+def finish(
+    home: Path,
+    name: str,
+    selected: float,
+    rate: float = 1e-3,
+    faults: str = "",
+    looks: str = "1",
+    p: float | None = 0.01,
+) -> None:
     """Leave in the database what a run leaves there."""
     settings = {"train": {"learning_rate": rate, "steps": 80}}
     tracker = Tracker(home, "coding", name, tags={"git.commit": "1f0c"}, params=settings)
-    numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": 0.01}
+    numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": p}
     tracker.whole.summary({f"test/{key}": value for key, value in numbers.items()})
     tracker.whole.tag(
         {
@@ -68,6 +78,29 @@ def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_
         r"<tr><t[dh][^>]*>train\.learning_rate</t[dh]><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>", text
     )
     assert cells == [("0.001", "0.0001")]
+
+
+def test_a_result_without_a_p_value_does_not_show_that_of_an_earlier_one(tmp_path: Path) -> None:
+    """The same run is judged again, for example after its task was edited, and now too few families differ."""
+    home, page = tmp_path / "tracking", tmp_path / "compare.html"
+    home.mkdir()
+    finish(home, "brave-owl", 0.9, p=0.0123)
+    finish(home, "brave-owl", 0.9, p=None)
+    (run,) = tracked_verdicts(home, "coding")
+    assert "test/p" not in run.metrics and run.metrics["test/selected"] == 0.9
+    assert compare_runs(home, "coding", (), page) == 1
+    assert "0.0123" not in page.read_text() and "0.012" not in page.read_text()
+
+
+def test_without_a_name_the_experiment_is_that_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr(compare, "compare_runs", lambda _home, name, *_: asked.append(name) or 1)
+    monkeypatch.setattr("sys.argv", ["compare"])
+    for kind in ("coding", "writing"):
+        Path("params.yaml").write_text(f"environment: {{kind: {kind}}}")
+        compare.main()
+    assert asked == ["coding", "writing"]
 
 
 def test_a_tracking_server_that_is_down_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,8 @@ class Run:
     def tag(self, tags: dict[str, str]) -> None:
         self.tags |= tags
 
-    def summary(self, metrics: dict[str, float]) -> None:
-        self.metrics |= metrics
+    def summary(self, metrics: dict[str, float | None]) -> None:
+        self.metrics |= {name: value for name, value in metrics.items() if value is not None}
 
     def markdown(self, name: str, text: str) -> None:
         self.artifacts[name] = text
