@@ -22,6 +22,7 @@ from flows.worker import MOST_STARTS, patience, require_server, starts
 from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
 from tasks.chain.workspaces import git, uncommitted
+from tasks.looks.records import RecordsError, send_to_origin
 from tasks.services.servers import ServerError
 
 _LOOK_S = 1.0
@@ -45,6 +46,7 @@ def run_on(place: str, parameters: Mapping[str, Any]) -> str:
     require_server()
     pool, _, queue = place.partition(":")
     url, commit = _commit_on_origin(Path.cwd())
+    _send_records()
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)
@@ -127,6 +129,17 @@ def _waits_for(run: FlowRun) -> str:
     if state is not None and state.is_scheduled():
         return "waiting for a worker that is free"
     return ""
+
+
+def _send_records() -> None:
+    """Send the records of this checkout to ``origin``, from where the worker takes what its run has to count."""
+    try:
+        send_to_origin()
+    except RecordsError as error:
+        print(
+            f"plans and looks of this checkout could not be sent to origin, and do not count in this run: {error}",
+            flush=True,
+        )
 
 
 def _commit_on_origin(project: Path) -> tuple[str, str]:

@@ -23,13 +23,12 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
     FlowRunFilterStateType,
-    FlowRunFilterTags,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import ObjectAlreadyExists
-from prefect.states import Cancelled, Scheduled
+from prefect.states import Scheduled
 
 from tasks.chain.sharing import prepare_remote
 from tasks.runtime.arguments import program_parser, whole
@@ -44,8 +43,6 @@ MOST_STARTS = 4
 _LOOK_S = 5.0
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
 _RELEASED_S = 20.0
-#: A worker ends the process of a run that is to be cancelled, and says so, within some seconds.
-_ENDED_S = 60.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
 
@@ -83,27 +80,6 @@ def starts(run: FlowRun, states: Iterable[StateType]) -> int:
     Prefect counts only those that got as far as its code (``run_count``), for which a worker may have no permission.
     """
     return max(run.run_count, sum(state == StateType.PENDING for state in states))
-
-
-def end_cancelled(pool: str) -> list[str]:
-    """Mark runs of the pool as cancelled that were to be, and of which no process says so; return their names.
-
-    They were cancelled between a worker's taking them and the beginning of their own code, or while it crashed.
-    """
-    asked = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])),
-        tags=FlowRunFilterTags(is_null_=True),
-    )
-    marked = []
-    with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(
-            flow_run_filter=asked, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
-        ):
-            age = datetime.now(UTC) - run.state.timestamp if run.state else timedelta()
-            if age.total_seconds() > _ENDED_S:
-                client.set_flow_run_state(run.id, Cancelled(message="it was cancelled before it began"), force=True)
-                marked.append(run.name)
-    return marked
 
 
 def require_server() -> None:
@@ -144,7 +120,6 @@ def main() -> None:
             while process.poll() is None:
                 with patience():
                     mark_crashed()
-                    end_cancelled(given.pool)
                     for name in start_crashed_again(given.pool):
                         print(f"{name} crashed and is scheduled again", flush=True)
                 time.sleep(_LOOK_S)

@@ -1,11 +1,14 @@
 """What `symposium run --on` sends to workers: a commit that they can get from git's origin."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from flows import on_pool
 from tasks.chain.graph import ChainError
+from tasks.looks.records import LOOKS, PLANS, record
+from tasks.services.servers import ServerError
 from tests.flows.project import call
 from tests.flows.toy_project import commit
 
@@ -28,3 +31,33 @@ def test_a_commit_that_only_another_remote_has_is_refused(tmp_path: Path, capsys
     call(user, "git", "push", "-q", "fork", "main")
     with pytest.raises(ChainError, match="is not on origin, from where workers get it: git push"):
         on_pool._commit_on_origin(user)
+
+
+def no_server(**options: object) -> NoReturn:
+    raise ServerError("no server")
+
+
+def test_looks_and_plans_of_the_checkout_are_at_origin_before_the_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a run on a worker would call its look the first, and a change of the plan none."""
+    (user := tmp_path / "user").mkdir()
+    call(user, "git", "init", "-q", "-b", "main")
+    (user / "params.yaml").write_text("{}")
+    commit(user, "start")
+    call(tmp_path, "git", "clone", "-q", "--bare", "user", "origin.git")
+    call(user, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
+    call(user, "git", "fetch", "-q", "origin")
+    monkeypatch.chdir(user)
+    monkeypatch.setattr(on_pool, "require_server", lambda: None)
+    monkeypatch.setattr(on_pool, "get_client", no_server)
+    record(PLANS, "1" * 64, {"seen": 1})
+    with pytest.raises(ServerError, match="no server"):
+        on_pool.run_on("none", {})
+    assert "refs/symposium/plans/1111" in call(tmp_path / "origin.git", "git", "for-each-ref")
+    (hook := tmp_path / "origin.git/hooks/pre-receive").write_text("#!/bin/sh\necho no looks here >&2\nexit 1\n")
+    hook.chmod(0o755)
+    record(LOOKS, "2" * 64, {"seen": 1})
+    with pytest.raises(ServerError, match="no server"):
+        on_pool.run_on("none", {})
+    assert "could not be sent to origin, and do not count in this run" in capsys.readouterr().out

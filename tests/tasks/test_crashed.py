@@ -5,8 +5,7 @@ from prefect import flow, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.states import Cancelling, Crashed, Pending, Running
 
-from flows import worker
-from flows.worker import MOST_STARTS, end_cancelled, start_crashed_again
+from flows.worker import MOST_STARTS, start_crashed_again
 from pipeline_lib.tracking.processes import own_process
 from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_crashed
 
@@ -95,28 +94,6 @@ def test_a_run_that_crashes_before_its_code_begins_is_started_three_times_more_a
         client.set_flow_run_state(run, Pending(), force=True)
         client.set_flow_run_state(run, Crashed(), force=True)
         assert start_crashed_again("locked out") == []
-
-
-def test_a_run_that_is_cancelled_before_its_code_begins_does_not_stay_so_for_ever(
-    prefect: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @flow(name="nothing")
-    def nothing() -> None:
-        """Do nothing."""
-
-    with get_client(sync_client=True) as client:
-        client.create_work_pool(WorkPoolCreate(name="cancelled", type="process"))
-        deployment = client.create_deployment(client.create_flow(nothing), name="n", work_pool_name="cancelled")
-        runs = {}
-        for name, tags in (("no code", []), ("running", [f"process:{own_process()}"])):
-            runs[name] = client.create_flow_run_from_deployment(deployment, name=name, tags=tags).id
-            client.set_flow_run_state(runs[name], Pending(), force=True)
-            client.set_flow_run_state(runs[name], Cancelling(), force=True)
-        assert end_cancelled("cancelled") == [], "its worker may be about to do it"
-        monkeypatch.setattr(worker, "_ENDED_S", 0.0)
-        assert end_cancelled("cancelled") == ["no code"]
-        state = client.read_flow_run(runs["no code"]).state
-        assert state is not None and state.is_cancelled()
 
 
 def test_the_automation_is_there_once(prefect: str) -> None:
