@@ -2,6 +2,7 @@
 
 symposium worker lab                             # work for the pool "lab", which is made if there is none
 symposium worker lab --queue gpu --limit 2       # only what asks for a GPU (--on lab:gpu), two runs side by side
+symposium worker lab --queue gpu --queue default # that, and what does not ask for one
 
 It needs a checkout with its environment, the addresses of two servers, PREFECT_API_URL and MLFLOW_TRACKING_URI, and
 DVC's default remote, through which results are given back.  Every run has the code of its own commit.  What earlier
@@ -41,6 +42,7 @@ from tasks.services.servers import ServerError, require
 MOST_STARTS = 4
 """How often a run is started: once, and three times more if it crashes."""
 _LOOK_S = 5.0
+_QUEUE = "default"  # every pool of Prefect has it
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
 _RELEASED_S = 20.0
 #: The server, or its database, may be away for a minute.
@@ -51,9 +53,21 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     reader = program_parser("worker", __doc__)
     reader.add_argument("pool", help="work pool of the Prefect server; one of type process is made if there is none")
-    reader.add_argument("--queue", action="append", default=[], help="work for this queue only; may be repeated")
+    reader.add_argument(
+        "--queue",
+        action="append",
+        default=[],
+        help=f"work for this queue only (default: {_QUEUE}, that of `--on POOL`); may be repeated",
+    )
     reader.add_argument("--limit", type=whole(1), default=1, help="number of runs side by side (default: 1)")
     return reader
+
+
+def worker_command(given: argparse.Namespace) -> list[str]:
+    """Return the command of Prefect's worker, which without a queue would take the work of all of them."""
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", given.pool]
+    queues = [word for queue in given.queue or [_QUEUE] for word in ("--work-queue", queue)]
+    return [*command, "--limit", str(given.limit), *queues]
 
 
 def start_crashed_again(pool: str) -> list[str]:
@@ -112,10 +126,9 @@ def main() -> None:
         with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
         heartbeat_automation()
-        queues = [word for queue in given.queue for word in ("--work-queue", queue)]
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", given.pool]
-        command += ["--limit", str(given.limit), *queues]
-        process = start(command, child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno())
+        process = start(
+            worker_command(given), child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno()
+        )
         try:
             while process.poll() is None:
                 with patience():

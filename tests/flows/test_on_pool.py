@@ -1,11 +1,13 @@
 """What `symposium run --on` sends to workers: a commit that they can get from git's origin."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from flows import on_pool
+from flows import on_pool, worker
+from flows.worker import worker_command
 from tasks.chain.graph import ChainError
 from tasks.looks.records import LOOKS, PLANS, record
 from tasks.services.servers import ServerError
@@ -31,6 +33,15 @@ def test_a_commit_that_only_another_remote_has_is_refused(tmp_path: Path, capsys
     call(user, "git", "push", "-q", "fork", "main")
     with pytest.raises(ChainError, match="is not on origin, from where workers get it: git push"):
         on_pool._commit_on_origin(user)
+
+
+@pytest.mark.parametrize(
+    ("given", "queues"),
+    [([], ["default"]), (["--queue", "gpu"], ["gpu"]), (["--queue", "gpu", "--queue", "default"], ["gpu", "default"])],
+)
+def test_a_run_that_asks_for_a_gpu_goes_to_no_worker_without_one(given: list[str], queues: list[str]) -> None:
+    command = worker_command(worker.parser().parse_args(["lab", *given]))
+    assert [word for option, word in pairwise(command) if option == "--work-queue"] == queues
 
 
 def no_server(**options: object) -> NoReturn:
