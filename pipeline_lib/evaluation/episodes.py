@@ -25,13 +25,15 @@ class EpisodeRecord:
     details: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts for the report (scheme, status)
     #: Reward and metrics of every turn, where turns are attempts at the same thing and there were several; else empty.
     attempts: Sequence[Mapping[str, float]] = ()
+    #: Digest of all that the agents wrote, without white space at the ends; empty: unknown.
+    wrote: str = ""
     #: Transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request; else None.
     shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object, one key per attribute; empty ``attempts`` and ``shown`` are left out."""
+        """Return the record as a JSON object, one key per attribute; empty ones of the last three are left out."""
         row = dataclasses.asdict(self)
-        return {key: value for key, value in row.items() if value or key not in ("attempts", "shown")}
+        return {key: value for key, value in row.items() if value or key not in ("attempts", "wrote", "shown")}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeRecord:

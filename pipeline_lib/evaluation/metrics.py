@@ -251,15 +251,17 @@ def check_guards(
 
 
 def identical_share(records: Sequence[EpisodeRecord]) -> float:
-    """Return the share of episodes that equal the most common one in reward, turns, terms, metrics and tokens.
+    """Return the share of episodes that equal the most common one in reward, turns, terms, metrics, tokens and texts.
 
+    Right answers to different problems may earn and cost the same; texts tell them from one that ignores the problem.
     With fewer than two problems the share is 0, because episodes of one problem may well be identical.
     """
     kept = [record for record in records if record.reward is not None]
     if len({record.problem for record in kept}) < 2:
         return 0.0
     prints = Counter(
-        (r.reward, r.turns, r.tokens, tuple(sorted(r.terms.items())), tuple(sorted(r.metrics.items()))) for r in kept
+        (r.reward, r.turns, r.tokens, tuple(sorted(r.terms.items())), tuple(sorted(r.metrics.items())), r.wrote)
+        for r in kept
     )
     return max(prints.values()) / len(kept)
 

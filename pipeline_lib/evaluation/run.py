@@ -27,6 +27,7 @@ from pipeline_lib.evaluation.transcripts import TranscriptRecorder
 from pipeline_lib.play import Decision, Player, Root, paired
 from pipeline_lib.play.experience import add_amounts
 from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce
+from pipeline_lib.storage import digest
 
 
 def evaluate_team(
@@ -141,6 +142,7 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
             **{name: sum(getattr(one, name) for one in decisions) for name in ("unread", "cut_turns", "cut_tokens")},
         },
         attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
+        wrote=digest([action.text.strip() for action in actions])[:16],
     )
 
 

@@ -1,9 +1,11 @@
+import dataclasses
+
 import pytest
 from pydantic import ValidationError
 
 from pipeline_lib.evaluation.metrics import check_guards, identical_share
-from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, HeldOutSettings
-from tests.evaluation.build import GUARDS, METRICS, constant_team, episode, team
+from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, HeldOutSettings, VerdictSettings
+from tests.evaluation.build import GUARDS, METRICS, compare, constant_team, episode, team
 
 SETTINGS = EvaluateSettings(metric="tests_passed", guards=GUARDS)
 
@@ -51,6 +53,16 @@ def test_identical_episodes() -> None:
     assert identical_share(constant_team([1.0] * 10)) < 0.5
     assert identical_share([episode("only", k, 1.0) for k in range(5)]) == 0.0  # one problem says nothing
     assert identical_share([*same, episode("x", 0, None)]) == 1.0
+
+
+def test_right_answers_to_different_problems_are_not_the_same_though_they_earn_and_cost_the_same() -> None:
+    same = constant_team([1.0] * 10, varied_tokens=False)
+    answers = [dataclasses.replace(one, wrote=f"answer to {one.problem}") for one in same]
+    assert identical_share(answers) == 0.1
+    assert check_guards(answers, [], SETTINGS, METRICS).passed
+    assert compare({0: answers}, constant_team([0.0] * 10), VerdictSettings(resamples=200)).verdict == "IMPROVED"
+    ignoring = [dataclasses.replace(one, wrote="the same") for one in same]
+    assert identical_share(ignoring) == 1.0 and not check_guards(ignoring, [], SETTINGS, METRICS).passed
 
 
 def test_guards_are_configurable() -> None:

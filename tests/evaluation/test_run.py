@@ -107,6 +107,13 @@ def test_the_same_seed_gives_the_same_episodes(team):
     assert [r.details["said"] for r in play(team)] != [r.details["said"] for r in play(team, seed=2)]
 
 
+def test_a_record_tells_episodes_apart_by_what_was_written(team):
+    records, again = play(team), play(team)
+    assert [r.wrote for r in records] == [r.wrote for r in again] and all(r.wrote for r in records)
+    said = {r.wrote: [[text.strip() for text in turn] for turn in r.details["said"]] for r in records}
+    assert len(said) == len({str(texts) for texts in said.values()}) > 1
+
+
 def test_samples_differ(team):
     said = [str(r.details["said"]) for r in play(team, [Talk("a")], samples=8)]
     assert len(set(said)) == 8
