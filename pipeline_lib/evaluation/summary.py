@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.effects import interquartile_mean
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.losses import ends, filled
 from pipeline_lib.evaluation.metrics import check_guards, summarise_team
 from pipeline_lib.evaluation.plan import refuse_overlap
 from pipeline_lib.evaluation.results import EvaluationError
@@ -60,7 +62,12 @@ def cost_of_last_checkpoint(against_last: Comparison) -> str:
 
 
 def team(episodes: Episodes, evaluate: EvaluateSettings, metrics: Metrics) -> dict[str, Any]:
-    """Return one team's metrics: means over training seeds, interquartile mean, counts, cooperation schemes."""
+    """Return one team's metrics: means over training seeds, interquartile mean, counts, cooperation schemes.
+
+    ``least`` is the mean of the primary metric with every lost episode at the end of its range, or of what was seen.
+    """
+    table = tabulate(episodes, evaluate.metric)
+    lowest = ends((table,), describe(evaluate.metric, metrics))[0]
     groups = list(episodes.values()) if isinstance(episodes, Mapping) else [episodes]
     summaries = [summarise_team(group, evaluate.pass_k, metrics) for group in groups]
     names = set.intersection(*(set(summary["overall"]) for summary in summaries))
@@ -70,7 +77,8 @@ def team(episodes: Episodes, evaluate: EvaluateSettings, metrics: Metrics) -> di
         "lost": sum(summary["lost"] for summary in summaries),
         "tokens": float(np.mean([summary["tokens"] for summary in summaries])),
         **{key: _mean_shares([s[key] for s in summaries]) for key in ("schemes", "status", "details")},
-        "iqm": interquartile_mean(_complete(tabulate(episodes, evaluate.metric))),
+        "iqm": interquartile_mean(_complete(table)),
+        "least": float(np.nanmean(np.nanmean(problem_means(filled(table, lowest)), axis=1))),
     }
 
 

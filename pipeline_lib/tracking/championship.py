@@ -31,7 +31,8 @@ class Contender:
         verdict: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
         plan_faults: deviations from the plan, in words; empty if there are none.
         problems: digest of the test problems' content.
-        metric, value: the primary metric (greater is better), and its mean on the test problems over training seeds.
+        metric, value: the primary metric (greater is better), and its mean on the test problems over training seeds,
+            with every lost episode at the least value.
         weights: digest of the team's weights; empty: unknown.
     """
 

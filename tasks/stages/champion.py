@@ -29,7 +29,7 @@ def update_champion(run: StageRun) -> None:
         plan_faults="; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
         problems=str(result["design"]["test_content"]),
         metric=metric,
-        value=float(result["teams"]["selected"]["metrics"][metric]),
+        value=float(result["teams"]["selected"]["least"]),  # what was lost makes no champion
         weights=chosen.digest,
     )
     run.tracked.champion(chosen, registered_name(run.params.environment.kind), tested)

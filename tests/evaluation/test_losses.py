@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environment_api.metrics import with_reward
-from pipeline_lib.evaluation import verdict
+from pipeline_lib.evaluation import summary, verdict
 from pipeline_lib.evaluation.comparison import bounds
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.run import refuse_losses
 from pipeline_lib.evaluation.selection import common_means
 from pipeline_lib.evaluation.table import tabulate
-from pipeline_lib.settings.evaluate import VerdictSettings
+from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from tests.evaluation.build import METRICS, compare, episode
 
 SETTINGS = VerdictSettings(resamples=200)
@@ -156,3 +156,13 @@ def test_families_that_lost_episodes_could_make_equal_are_not_said_to_be_equal()
     assert found.difference.p is None and found.difference.estimate == -0.25
     assert "on every family" not in found.sentence
     assert "With the lost episodes at an end of their range, no variation between families" in found.sentence
+
+
+def test_losing_wrong_episodes_makes_no_team_look_better_to_the_rule_of_the_champion() -> None:
+    values = half_solved(10)
+    whole, lossy = (
+        summary.team({0: team(one)}, EvaluateSettings(metric="tests_passed"), METRICS)
+        for one in (values, without(values, True, 60))
+    )
+    assert lossy["metrics"]["tests_passed"] > whole["metrics"]["tests_passed"] + 0.05, "the test is too easy"
+    assert lossy["least"] == pytest.approx(whole["least"]) == pytest.approx(values.mean())

@@ -14,6 +14,7 @@ from pipeline_lib import storage
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
+from pipeline_lib.tracking import Contender
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment import episode_files
 from tasks.experiment.arms import (
@@ -31,6 +32,7 @@ from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
 from tasks.looks import looking
 from tasks.runtime.tracked_run import ENDED, PLAN_FAULTS
+from tasks.stages.champion import update_champion
 from tasks.stages.judging import COMPARED, judge
 from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
@@ -223,6 +225,22 @@ def test_means_and_difference_of_a_run_add_up_if_episodes_of_the_base_were_lost(
     assert numbers["selected"] - numbers["base"] == pytest.approx(numbers["difference"], abs=2e-6)
     assert run.metrics["test/selected"] == numbers["selected"] and run.metrics["test/base"] == numbers["base"]
     assert f"{100 * numbers['selected']:.1f} % against {100 * numbers['base']:.1f} %" in found["lines"][0]
+
+
+def test_a_team_is_no_better_champion_for_what_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = chain(settings())
+    told: list[Contender] = []
+    monkeypatch.setattr(run, "champion", lambda _chosen, _name, tested: told.append(tested), raising=False)
+    monkeypatch.setattr(run, "champion_decision", lambda: "", raising=False)
+    update_champion(run)
+    path = episode_files.tested_file(TEAM, "selected", 0)
+    rows = sorted(storage.read_jsonl(path), key=lambda row: row["reward"])
+    for row in rows[:3]:
+        row |= {"reward": None, "terms": {}, "metrics": {}}
+    storage.write_jsonl(path, rows)
+    found, _ = verdict(settings())
+    update_champion(run)
+    assert found["teams"]["selected"]["metrics"]["tests_passed"] > told[0].value > told[1].value
 
 
 CHANGES: list[tuple[str, str, Any, str, Any, Any]] = [
