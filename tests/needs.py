@@ -60,6 +60,10 @@ def _gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def _postgres() -> bool:
+    return _programs("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
 def memory_groups() -> Path:
     """Return the folder in which control groups with a limit of memory can be made (version 1 or 2 of them)."""
     root = Path("/sys/fs/cgroup")
@@ -98,6 +102,10 @@ NEEDS = {
     "Ray": Need(RAY_PYTHON.exists, "benchmarks/make_ray_environment.sh"),
     "reasoning-gym": Need(
         lambda: importlib.util.find_spec("reasoning_gym") is not None, "pip install reasoning-gym==0.1.25, and gcc"
+    ),
+    "team servers": Need(
+        lambda: all(importlib.util.find_spec(name) for name in ("psycopg", "boto3", "dvc_s3")) and _postgres(),
+        "pip install '.[team]' and apt-get install postgresql",
     ),
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),
     "x86-64": Need(lambda: platform.machine() == "x86_64", "a machine of this kind", installable=False),

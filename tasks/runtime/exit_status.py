@@ -28,6 +28,7 @@ _ADVICE = "the disk is full: free some space and run the same command again (no 
 _GONE = (
     "the Prefect server of this run does not answer any more, as after a kill; run the same command again to continue"
 )
+_FAULT_OF_SERVER = 500
 _logged: list[BaseException] = []
 
 
@@ -92,7 +93,7 @@ def _behind(error: BaseException) -> BaseException:
 
 
 def server_is_gone(error: BaseException) -> bool:
-    """Return whether an error says that Prefect's server does not answer, and nothing else is behind it."""
+    """Return whether an error says that Prefect's server, or its database, does not answer, and nothing else."""
     kinds: set[str] = set()
     found: BaseException | None = error
     while found is not None:
@@ -101,6 +102,8 @@ def server_is_gone(error: BaseException) -> bool:
         if not (ours or isinstance(found, OSError) or str(found).startswith("Failed to reach API at")):
             return False
         kinds |= {kind.__name__ for kind in type(found).__mro__ if kind.__module__ == "httpx"}
+        if getattr(getattr(found, "response", None), "status_code", 0) >= _FAULT_OF_SERVER:
+            return True
         found = found.__cause__ or found.__context__
     return "TransportError" in kinds
 

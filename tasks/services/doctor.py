@@ -16,6 +16,7 @@ from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tasks.services.interrupted import mend_locks
 from tasks.services.process_environment import places, server_url
+from tasks.services.servers import ServerError, refused, require
 from tasks.services.store import StoreError, try_store
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
@@ -86,6 +87,15 @@ def _disk(project: Path) -> Finding:
 
 
 def _servers(project: Path) -> Finding:
+    if given := os.environ.get("PREFECT_API_URL"):
+        try:
+            require(given)
+        except ServerError as error:
+            return Finding("servers", MISSING, str(error))
+    if (tracking := os.environ.get("MLFLOW_TRACKING_URI", "")).startswith("http") and (why := refused(tracking)):
+        return Finding("servers", MISSING, why)
+    if given or tracking:
+        return Finding("servers", OK, ", ".join(filter(None, [given, tracking])))
     running = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
     if running:
         return Finding("servers", OK, ", ".join(running))

@@ -35,6 +35,8 @@ _PREFECT = {
     "PREFECT_CLI_PROMPT": "false",
     # A process that was killed must show as crashed within a minute; 30 s is the least that Prefect accepts.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    # What a server says whose database is away for some seconds.
+    "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
 }
 _THREADS = {
     # Batches are small: one thread per process is fastest, and stages run side by side.

@@ -214,19 +214,38 @@ def require(api_url: str) -> None:
             f"the Prefect server at {api_url} does not answer; start it (`make ui`), or unset PREFECT_API_URL to work "
             "without one"
         )
-    # Whether it is healthy it says to everybody.
-    request = urllib.request.Request(f"{api_url}/admin/version")
-    if password := os.environ.get(_PASSWORD):
+    password = os.environ.get(_PASSWORD, "")
+    code = _status(f"{api_url}/admin/version", password)  # whether it is healthy it says to everybody
+    if code in (401, 403):
+        said = "refuses the password; correct" if password else "wants a password; set"
+        raise ServerError(f"the Prefect server at {api_url} {said} {_PASSWORD}=user:password")
+    if code != 200:
+        raise ServerError(f"the Prefect server at {api_url} does not answer ({code or 'no connection'})")
+
+
+def refused(tracking: str) -> str:
+    """Return why the MLflow server at this address cannot be used with the given name and password; "" if it can."""
+    user, password = (os.environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
+    code = _status(f"{tracking}/api/2.0/mlflow/experiments/get?experiment_id=0", f"{user}:{password}" if user else "")
+    if code in (401, 403):
+        said = "refuses name or password; correct" if user else "wants a password; set"
+        return f"the MLflow server at {tracking} {said} MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    return "" if code == 200 else f"the MLflow server at {tracking} does not answer ({code or 'no connection'})"
+
+
+def _status(url: str, password: str) -> int:
+    """Return the status of an answer, 0 without one."""
+    request = urllib.request.Request(url)
+    if password:
         request.add_header("Authorization", f"Basic {base64.b64encode(password.encode()).decode()}")
     try:
-        urllib.request.urlopen(request, timeout=10.0).close()
+        with urllib.request.urlopen(request, timeout=10.0) as reply:
+            return int(reply.status)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code in (401, 403):
-            said = "refuses the password; correct" if password else "wants a password; set"
-            raise ServerError(f"the Prefect server at {api_url} {said} {_PASSWORD}=user:password") from None
-    except OSError as error:
-        raise ServerError(f"the Prefect server at {api_url} does not answer: {error}") from None
+        return error.code
+    except OSError:
+        return 0
 
 
 def free_port(wanted: int) -> int:

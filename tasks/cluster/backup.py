@@ -1,0 +1,102 @@
+"""Write everything that the servers keep to a folder, and make a cluster from such a folder."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.storage import file_digest, write_json
+from tasks.cluster import database, store
+from tasks.cluster.secrets_given import ClusterError, Passwords
+from tasks.cluster.servers import storage
+from tasks.cluster.settings import Cluster, Ports
+
+RECORD = "backup.json"
+_KIND = "symposium cluster backup 1"
+
+
+def back_up(ports: Ports, passwords: Passwords, folder: Path, say: Callable[[str], None]) -> int:
+    """Write the databases and the files of running servers to ``folder``, the record last; return the files' number.
+
+    Databases come first: a file that they name has been written before.
+
+    Raises:
+        ClusterError: the folder is not empty, or a server does not answer.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ClusterError(f"{folder} is not empty; name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    record: dict[str, Any] = {"kind": _KIND, "databases": {}, "objects": []}
+    for name in database.DATABASES:
+        say(f"writing the database {name}")
+        file = folder / f"{name}.dump"
+        _tool(ports.postgres, passwords, "pg_dump", "--format=custom", f"--file={file}", name)
+        record["databases"][name] = file_digest(file)
+    client = store.client(ports.store, passwords)
+    for bucket in (store.RESULTS, store.ARTIFACTS):
+        say(f"writing the files of {bucket}")
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for found in page.get("Contents", ()):
+                # A key may be no name of a file, or one outside of the folder.
+                file = folder / "objects" / hashlib.sha256(f"{bucket}/{found['Key']}".encode()).hexdigest()
+                file.parent.mkdir(exist_ok=True)
+                client.download_file(bucket, found["Key"], str(file))
+                record["objects"].append({"bucket": bucket, "key": found["Key"], "sha256": file_digest(file)})
+    write_json(folder / RECORD, record)
+    return len(record["objects"])
+
+
+def restore(cluster: Cluster, passwords: Passwords, folder: Path, say: Callable[[str], None]) -> int:
+    """Make a new cluster from what `back_up` has written; return the number of files.
+
+    Raises:
+        ClusterError: the cluster's folder exists, or the backup is incomplete or damaged; nothing is left then.
+    """
+    if cluster.folder.exists() and any(cluster.folder.iterdir()):
+        raise ClusterError(f"{cluster.folder} is not empty; a backup makes new servers, in a new --folder")
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if record["kind"] != _KIND:
+            raise ClusterError(f"{folder / RECORD} is of another kind: {record['kind']}")
+        named = {folder / f"{name}.dump": record["databases"][name] for name in database.DATABASES}
+        objects = [(row["bucket"], row["key"], row["sha256"]) for row in record["objects"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ClusterError(f"{folder} holds no complete backup (no {RECORD} that can be read)") from None
+    files = {
+        (bucket, key): folder / "objects" / hashlib.sha256(f"{bucket}/{key}".encode()).hexdigest()
+        for bucket, key, _ in objects
+    }
+    named |= {files[bucket, key]: digest for bucket, key, digest in objects}
+    for file, digest in named.items():
+        if not file.is_file() or file_digest(file) != digest:
+            raise ClusterError(f"{file} is missing or damaged; nothing was restored")
+    try:
+        with storage(cluster, passwords, say):
+            for name in database.DATABASES:
+                say(f"reading the database {name}")
+                file = folder / f"{name}.dump"
+                _tool(cluster.ports.postgres, passwords, "pg_restore", "--exit-on-error", f"--dbname={name}", str(file))
+            say(f"reading {len(files)} files")
+            client = store.client(cluster.ports.store, passwords)
+            for (bucket, key), file in files.items():
+                client.upload_file(str(file), bucket, key)
+    except BaseException:
+        shutil.rmtree(cluster.folder, ignore_errors=True)  # half a cluster would pass for a whole one
+        raise
+    return len(files)
+
+
+def _tool(port: int, passwords: Passwords, name: str, *arguments: str) -> None:
+    command = [database.program(name), *arguments]
+    done = subprocess.run(
+        command,
+        env=dict(database.tool_environment(port, passwords.pgpassword)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ClusterError(f"{name}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")

@@ -1,0 +1,207 @@
+"""Start the four servers in their order, keep them running, and end them in the other order."""
+
+import hashlib
+import hmac
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import NamedTuple
+
+from pipeline_lib.locks import locked
+from tasks.cluster import database, store
+from tasks.cluster.secrets_given import ClusterError, Passwords
+from tasks.cluster.settings import Cluster
+from tasks.services.process_environment import answers, child_environment
+from tasks.services.processes import ended, start, stop
+from tasks.services.servers import ServerError, refused, require
+
+START_S = 300.0
+_STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
+_EVERYWHERE = "0.0.0.0"
+
+
+class _Part(NamedTuple):
+    name: str
+    command: list[str]
+    environment: Mapping[str, str]
+    ready: Callable[[], bool]
+
+
+@contextmanager
+def storage(cluster: Cluster, passwords: Passwords, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Run the database and the store for a ``with`` block; yields what starts again those that have ended.
+
+    Raises:
+        ClusterError: one does not start, or is in use, or the passwords are not those that it was made with.
+    """
+    with _own(cluster.folder):
+        for name, port, count in (("postgres", cluster.ports.postgres, 1), ("store", cluster.ports.store, store.PORTS)):
+            _require_free(name, port, count)
+        database.make(cluster.folder / "postgres", passwords.pgpassword)
+        with _running(cluster, [_postgres(cluster, passwords), _store(cluster, passwords)], say) as look:
+            database.make_databases(cluster.ports.postgres, passwords.pgpassword)
+            yield look
+
+
+@contextmanager
+def everything(cluster: Cluster, passwords: Passwords, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Run all servers for a ``with`` block; yields what starts again those that have ended.
+
+    Raises:
+        ClusterError: as `storage`.
+    """
+    with storage(cluster, passwords, say) as look_at_storage:
+        for name, port in (("prefect", cluster.ports.prefect), ("mlflow", cluster.ports.mlflow)):
+            _require_free(name, port)
+        with _running(cluster, [_prefect(cluster, passwords), _mlflow(cluster, passwords)], say) as look:
+            _require_passwords(cluster)
+
+            def all_of_them() -> None:
+                look_at_storage()
+                look()
+
+            yield all_of_them
+
+
+@contextmanager
+def _own(folder: Path) -> Iterator[None]:
+    """Let no other process run servers of this folder meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder / "cluster.lock", wait=False):
+            yield
+    except BlockingIOError:
+        raise ClusterError(f"the servers of {folder} run already") from None
+
+
+@contextmanager
+def _running(cluster: Cluster, parts: list[_Part], say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    processes: dict[str, Popen[bytes]] = {}
+    logs = cluster.folder / "logs"
+    logs.mkdir(exist_ok=True)
+
+    def begin(part: _Part) -> None:
+        with (logs / f"{part.name}.log").open("ab") as output:
+            processes[part.name] = start(part.command, child_environment(**part.environment), Path("/"), output)
+
+    def look() -> None:
+        for part in parts:
+            if (status := processes[part.name].poll()) is not None:
+                say(f"{part.name} has ended ({ended(status)}); it is started again")
+                stop(processes[part.name], 0.0)  # its workers may have outlived it, and hold the port
+                begin(part)
+
+    try:
+        for part in parts:
+            say(f"starting {part.name}")
+            begin(part)
+        for part in parts:
+            end = time.monotonic() + START_S
+            while not part.ready():
+                if (status := processes[part.name].poll()) is not None:
+                    raise ClusterError(f"{part.name} has ended ({ended(status)}); see {logs / f'{part.name}.log'}")
+                if time.monotonic() > end:
+                    raise ClusterError(f"{part.name} does not answer; see {logs / f'{part.name}.log'}")
+                time.sleep(0.2)
+        yield look
+    finally:
+        for part in reversed(parts):
+            if part.name in processes:
+                stop(processes[part.name], _STOP_S)
+
+
+def _postgres(cluster: Cluster, passwords: Passwords) -> _Part:
+    port = cluster.ports.postgres
+
+    def ready() -> bool:
+        try:
+            with database.connected(port, passwords.pgpassword):
+                return True
+        except ClusterError as error:
+            if "password" in str(error):
+                raise
+            return False
+
+    return _Part("postgres", database.command(cluster.folder / "postgres", port), {}, ready)
+
+
+def _store(cluster: Cluster, passwords: Passwords) -> _Part:
+    port, folder = cluster.ports.store, cluster.folder / "store"
+    command = store.command(folder, cluster.host, port, passwords)
+    return _Part("store", command, store.tokens(passwords), lambda: store.make_buckets(port, passwords))
+
+
+def _prefect(cluster: Cluster, passwords: Passwords) -> _Part:
+    port = cluster.ports.prefect
+    environment = {
+        "PREFECT_HOME": str(cluster.folder / "prefect"),
+        "PREFECT_API_URL": cluster.addresses["PREFECT_API_URL"],
+        "PREFECT_SERVER_UI_API_URL": cluster.addresses["PREFECT_API_URL"],
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_SERVER_API_AUTH_STRING": passwords.prefect_api_auth_string,
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.address(
+            "asyncpg", cluster.ports.postgres, passwords.pgpassword, database.PREFECT
+        ),
+    }
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", cluster.host, "--port", str(port)]
+    return _Part("prefect", command, environment, lambda: answers(f"http://127.0.0.1:{port}", "prefect"))
+
+
+def _mlflow(cluster: Cluster, passwords: Passwords) -> _Part:
+    port, folder = cluster.ports.mlflow, cluster.folder / "mlflow"
+    folder.mkdir(exist_ok=True)
+
+    def at(name: str) -> str:
+        return database.address("psycopg", cluster.ports.postgres, passwords.pgpassword, name)
+
+    users = folder / "users.ini"  # MLflow reads the address of its users from a file only
+    users.touch(mode=0o600)
+    users.write_text(
+        "[mlflow]\n"
+        f"database_uri = {at(database.MLFLOW_USERS).replace('%', '%%')}\n"
+        f"admin_username = {passwords.mlflow_tracking_username}\n"
+        "default_permission = MANAGE\n"
+        "auth_cache_ttl_seconds = 60\n"  # else every request costs tens of milliseconds
+    )
+    key = hmac.new(passwords.mlflow_tracking_password.encode(), b"pages", hashlib.sha256).hexdigest()
+    environment = {
+        "MLFLOW_AUTH_CONFIG_PATH": str(users),
+        "MLFLOW_AUTH_ADMIN_PASSWORD": passwords.mlflow_tracking_password,
+        "MLFLOW_BACKEND_STORE_URI": at(database.MLFLOW),
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": key,
+        "MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{cluster.ports.store}",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "AWS_ACCESS_KEY_ID": passwords.aws_access_key_id,
+        "AWS_SECRET_ACCESS_KEY": passwords.aws_secret_access_key,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--workers", "2"]
+    command += ["--host", cluster.host, "--port", str(port), "--artifacts-destination", f"s3://{store.ARTIFACTS}"]
+    if cluster.host != "127.0.0.1":
+        names = {"127.0.0.1", "localhost", cluster.host, cluster.name, socket.gethostname()} - {_EVERYWHERE}
+        command += ["--allowed-hosts", ",".join(f"{name}:{port}" for name in sorted(names))]
+    return _Part("mlflow", command, environment, lambda: answers(f"http://127.0.0.1:{port}", "mlflow"))
+
+
+def _require_free(name: str, port: int, count: int = 1) -> None:
+    for used in range(port, port + count):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", used))
+            except OSError:
+                raise ClusterError(f"port {used} is in use; --{name}-port names another one") from None
+
+
+def _require_passwords(cluster: Cluster) -> None:
+    """Raise ClusterError if a server that was made earlier has other passwords than the environment."""
+    try:
+        require(f"http://127.0.0.1:{cluster.ports.prefect}/api")
+    except ServerError as error:
+        raise ClusterError(str(error)) from None
+    if why := refused(f"http://127.0.0.1:{cluster.ports.mlflow}"):
+        raise ClusterError(why)

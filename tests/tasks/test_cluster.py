@@ -1,0 +1,103 @@
+"""The servers of a team: what is said before any of them starts (tests/flows/test_pool.py runs them)."""
+
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+import flows.cluster
+from tasks.cluster.secrets_given import ClusterError, drawn, given
+from tasks.cluster.settings import Cluster, Ports
+from tests.needs import needs
+
+ADDRESSES = Cluster(Path("servers"), name="lab").addresses
+
+
+def variables(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_drawn_passwords_are_what_the_servers_accept_and_never_the_same() -> None:
+    first, second = (variables(drawn(ADDRESSES)) for _ in range(2))
+    found = given(first)
+    assert first["PREFECT_API_URL"] == "http://lab:4200/api" and first["AWS_ENDPOINT_URL_S3"] == "http://lab:8333"
+    assert found.prefect_api_auth_string == first["PREFECT_API_AUTH_STRING"]
+    secret = [name for name in first if name not in ADDRESSES and not name.endswith(("USERNAME", "KEY_ID"))]
+    assert len(secret) == 4 and all(first[name] != second[name] for name in secret)
+    assert list(first)[-1] == "PGPASSWORD", "the docs say that the last line is for the servers only"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"PGPASSWORD": None, "AWS_ACCESS_KEY_ID": ""}, "not set: AWS_ACCESS_KEY_ID, PGPASSWORD; `symposium cluster"),
+        ({"MLFLOW_TRACKING_PASSWORD": "short"}, "MLFLOW_TRACKING_PASSWORD: a password has at least 12 characters"),
+        ({"PREFECT_API_AUTH_STRING": "symposium:short"}, "PREFECT_API_AUTH_STRING: a password has at least 12"),
+        ({"PREFECT_API_AUTH_STRING": "a-long-password-alone"}, "PREFECT_API_AUTH_STRING has the form user:"),
+    ],
+)
+def test_passwords_that_cannot_be_used_are_refused(changed: dict[str, str | None], says: str) -> None:
+    environment = {**variables(drawn(ADDRESSES)), **changed}
+    with pytest.raises(ClusterError, match="^" + says.split("`")[0]) as refused:
+        given({name: value for name, value in environment.items() if value is not None})
+    assert says in str(refused.value)
+    assert "short" not in str(refused.value) and "a-long-password" not in str(refused.value), "a secret in a message"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    for name, value in variables(drawn(ADDRESSES)).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["symposium cluster", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        flows.cluster.main()
+    return ended.value.code
+
+
+@needs("team servers")
+def test_what_cannot_be_done_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, backup = tmp_path / "servers", tmp_path / "backup"
+    backup.mkdir()
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used/file").touch()
+    (backup / "backup.json").write_text(json.dumps({"kind": "symposium cluster backup 2"}))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for arguments, says in {
+            (
+                "start",
+                "--folder",
+                str(tmp_path / "first"),
+                "--postgres-port",
+                port,
+            ): f"port {port} is in use; --postgres-port names",
+            ("restore", str(tmp_path / "none"), "--folder", str(new)): "holds no complete backup",
+            ("restore", str(backup), "--folder", str(new)): "is of another kind: symposium cluster backup 2",
+            ("restore", str(backup), "--folder", str(tmp_path / "used")): "used is not empty",
+            ("backup", str(tmp_path / "used")): "used is not empty",
+        }.items():
+            assert run(monkeypatch, *arguments) == 1
+            assert says in " ".join(capsys.readouterr().err.split())
+    assert not new.exists() and not (tmp_path / "first/postgres").exists()
+
+
+def test_a_machine_without_the_servers_is_told_what_installs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("servers", "backup", "database", "store"):
+        monkeypatch.delitem(sys.modules, f"tasks.cluster.{name}", raising=False)
+        monkeypatch.delattr(f"tasks.cluster.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # importing it raises ImportError
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    assert run(monkeypatch, "start", "--folder", str(tmp_path)) == 1
+    assert "is not installed; `make cluster` installs what the servers need" in capsys.readouterr().err
+
+
+def test_the_ports_of_the_store_do_not_meet_the_others() -> None:
+    ports = Ports()
+    assert not set(range(ports.store, ports.store + 8)) & {ports.prefect, ports.mlflow, ports.postgres}
