@@ -35,7 +35,7 @@ $(VENV)/.installed-team: $(VENV)/.installed requirements-team.lock
 	@touch $@
 
 cluster: $(VENV)/.installed-team ## the servers of a team, with passwords from cluster.env, until Ctrl-C (CLUSTER="--host 0.0.0.0 --name lab")
-	@test -e cluster.env || (umask 077; $(BIN)/symposium cluster passwords > cluster.env && echo "passwords: cluster.env")
+	@test -e cluster.env || (umask 077; $(BIN)/symposium cluster passwords $(CLUSTER) > cluster.env && echo "passwords: cluster.env")
 	@set -a; . ./cluster.env; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/symposium cluster start $(CLUSTER)
 
 check: environment ## lint, format, types, import directions, pictures of the code

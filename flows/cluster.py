@@ -34,13 +34,13 @@ def parser() -> argparse.ArgumentParser:
     for command in (backup, restore):
         command.add_argument("backup", type=Path, metavar="FOLDER", help="folder of the backup")
     home = Path("/var/lib") if os.geteuid() == 0 else Path.home()
-    for command in (start, restore):
+    for command in (passwords, start, restore):  # the same line of options for the first two, as `make cluster` has it
         command.add_argument(
             "--folder", type=Path, default=home / "symposium-cluster", help="where they keep everything"
         )
     everywhere = "listen on all addresses of this machine with 0.0.0.0 (default: 127.0.0.1)"
-    start.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1", help=everywhere)
     for command in (passwords, start):
+        command.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1", help=everywhere)
         command.add_argument("--name", default="127.0.0.1", help="under which other machines reach this one")
     for command in (passwords, start, backup, restore):
         for server, port in Ports()._asdict().items():

@@ -98,6 +98,12 @@ def test_a_machine_without_the_servers_is_told_what_installs_them(
     assert "is not installed; `make cluster` installs what the servers need" in capsys.readouterr().err
 
 
+def test_make_cluster_gives_both_programs_the_same_options() -> None:
+    options = ["--host", "0.0.0.0", "--name", "lab", "--folder", "servers", "--prefect-port", "4300"]
+    found = [vars(flows.cluster.parser().parse_args([command, *options])) for command in ("passwords", "start")]
+    assert {**found[0], "command": ""} == {**found[1], "command": ""}
+
+
 def test_the_ports_of_the_store_do_not_meet_the_others() -> None:
     ports = Ports()
     assert not set(range(ports.store, ports.store + 8)) & {ports.prefect, ports.mlflow, ports.postgres}
