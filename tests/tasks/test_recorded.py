@@ -23,6 +23,7 @@ VERDICT: dict[str, Any] = {
     "lines": ["Better.", "Equal.", "Caveats: none."],
     "metric": "tests_passed",
     "teams": {name: {"metrics": {"tests_passed": value}} for name, value in (("base", 0.2), ("selected", 0.9))},
+    "comparisons": {"base": {"means": [{"value": 0.9}, {"value": 0.2}]}},  # of the selected team, and of the base
     **{"difference": 0.7, "low": 0.6, "high": 0.8, "p": 1e-6, "hedges_g": 2.0},
     "looks": {"count": 1, "p": {}},
     "plan": {"plan": "p", "deviations": [], "changed": []},
