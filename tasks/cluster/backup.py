@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline_lib.storage import file_digest, write_json
 from tasks.cluster import database, store
-from tasks.cluster.secrets_given import ClusterError, Passwords
+from tasks.cluster.passwords import ClusterError, Passwords
 from tasks.cluster.servers import storage
 from tasks.cluster.settings import Cluster, Ports
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from pipeline_lib.locks import locked
 from tasks.cluster import database, store
-from tasks.cluster.secrets_given import ClusterError, Passwords
+from tasks.cluster.passwords import ClusterError, Passwords
 from tasks.cluster.settings import Cluster
 from tasks.services.process_environment import answers, child_environment
 from tasks.services.processes import ended, start, stop
-from tasks.services.servers import ServerError, refused, require
+from tasks.services.servers import ServerError, free_port, refused, require
 
 START_S = 300.0
 _STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
@@ -189,12 +189,8 @@ def _mlflow(cluster: Cluster, passwords: Passwords) -> _Part:
 
 def _require_free(name: str, port: int, count: int = 1) -> None:
     for used in range(port, port + count):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", used))
-            except OSError:
-                raise ClusterError(f"port {used} is in use; --{name}-port names another one") from None
+        if free_port(used) != used:
+            raise ClusterError(f"port {used} is in use; --{name}-port names another one")
 
 
 def _require_passwords(cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tasks.cluster.secrets_given import ClusterError, Passwords
+from tasks.cluster.passwords import ClusterError, Passwords
 
 RESULTS, ARTIFACTS = "symposium", "mlflow"
 """Buckets: DVC's remote of every project, and MLflow's artifacts."""

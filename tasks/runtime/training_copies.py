@@ -9,18 +9,18 @@ written last: a copy without one does not count.  Metrics, records and trainer s
 and the whole copy when DVC has sent the results of the stage.
 """
 
-import fcntl
 import logging
 import os
 import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from pipeline_lib.locks import locked
 from pipeline_lib.storage import CorruptFileError, file_digest, file_digests, new_folder, read_json, write_json
 from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
@@ -234,13 +234,12 @@ def _opened(scratch: Path) -> Copies | None:
 @contextmanager
 def _alone(scratch: Path, say: Callable[[str], Any]) -> Iterator[None]:
     """Wait until no other run of this machine is at this training; the lock goes with the process."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    with (scratch / ".shared.lock").open("w") as file:
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(scratch / ".shared.lock", wait=False))
         except BlockingIOError:
             say("another run on this machine is at the same training; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            held.enter_context(locked(scratch / ".shared.lock"))
         yield
 
 

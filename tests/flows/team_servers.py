@@ -135,8 +135,7 @@ def team_servers(
         folder.mkdir(exist_ok=True)
         start = ("-m", "symposium", "cluster", "start", "--folder", str(folder), *ports)
         with started(folder, *start, **passwords) as process:
-            ended = lambda: "ready:" in words(folder) or process.poll() is not None  # noqa: E731
-            wait_for(ended, lambda: words(folder))
+            wait_for(lambda: "ready:" in words(folder) or process.poll() is not None, lambda: words(folder))
             assert process.poll() is None, words(folder)
             users = {name: value for name, value in passwords.items() if name != _OF_SERVERS}
             yield Servers(folder, users, passwords, ports, process)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flows.cluster
-from tasks.cluster.secrets_given import ClusterError, drawn, given
+from tasks.cluster.passwords import ClusterError, drawn, given
 from tasks.cluster.settings import Cluster, Ports
 from tests.needs import needs
 
