@@ -1,14 +1,14 @@
 """Write everything that the servers keep to a folder, and make a cluster from such a folder."""
 
+import dataclasses
 import hashlib
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.storage import file_digest, write_json
+from pipeline_lib.storage import file_digest, new_folder, write_json
 from tasks.cluster import database, store
 from tasks.cluster.passwords import ClusterError, Passwords
 from tasks.cluster.servers import storage
@@ -19,33 +19,34 @@ _KIND = "symposium cluster backup 1"
 
 
 def back_up(ports: Ports, passwords: Passwords, folder: Path, say: Callable[[str], None]) -> int:
-    """Write the databases and the files of running servers to ``folder``, the record last; return the files' number.
+    """Write the databases and the files of running servers to a new ``folder``; return the number of files.
 
     Databases come first: a file that they name has been written before.
 
     Raises:
-        ClusterError: the folder is not empty, or a server does not answer.
+        ClusterError: the folder is not empty, or a server does not answer, or has another password; nothing is left.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ClusterError(f"{folder} is not empty; name a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    with database.connected(ports.postgres, passwords.pgpassword):
+        pass  # else it says in its own words that a password is wrong
     record: dict[str, Any] = {"kind": _KIND, "databases": {}, "objects": []}
-    for name in database.DATABASES:
-        say(f"writing the database {name}")
-        file = folder / f"{name}.dump"
-        _tool(ports.postgres, passwords, "pg_dump", "--format=custom", f"--file={file}", name)
-        record["databases"][name] = file_digest(file)
-    client = store.client(ports.store, passwords)
-    for bucket in (store.RESULTS, store.ARTIFACTS):
-        say(f"writing the files of {bucket}")
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-            for found in page.get("Contents", ()):
-                # A key may be no name of a file, or one outside of the folder.
-                file = folder / "objects" / hashlib.sha256(f"{bucket}/{found['Key']}".encode()).hexdigest()
-                file.parent.mkdir(exist_ok=True)
-                client.download_file(bucket, found["Key"], str(file))
-                record["objects"].append({"bucket": bucket, "key": found["Key"], "sha256": file_digest(file)})
-    write_json(folder / RECORD, record)
+    with new_folder(folder) as part:
+        for name in database.DATABASES:
+            say(f"writing the database {name}")
+            file = part / f"{name}.dump"
+            _tool(ports.postgres, passwords, "pg_dump", "--format=custom", f"--file={file}", name)
+            record["databases"][name] = file_digest(file)
+        client = store.client(ports.store, passwords)
+        for bucket in (store.RESULTS, store.ARTIFACTS):
+            say(f"writing the files of {bucket}")
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                for found in page.get("Contents", ()):
+                    file = part / _file_of(bucket, found["Key"])
+                    file.parent.mkdir(exist_ok=True)
+                    client.download_file(bucket, found["Key"], str(file))
+                    record["objects"].append({"bucket": bucket, "key": found["Key"], "sha256": file_digest(file)})
+        write_json(part / RECORD, record)
     return len(record["objects"])
 
 
@@ -65,16 +66,13 @@ def restore(cluster: Cluster, passwords: Passwords, folder: Path, say: Callable[
         objects = [(row["bucket"], row["key"], row["sha256"]) for row in record["objects"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise ClusterError(f"{folder} holds no complete backup (no {RECORD} that can be read)") from None
-    files = {
-        (bucket, key): folder / "objects" / hashlib.sha256(f"{bucket}/{key}".encode()).hexdigest()
-        for bucket, key, _ in objects
-    }
+    files = {(bucket, key): folder / _file_of(bucket, key) for bucket, key, _ in objects}
     named |= {files[bucket, key]: digest for bucket, key, digest in objects}
     for file, digest in named.items():
         if not file.is_file() or file_digest(file) != digest:
             raise ClusterError(f"{file} is missing or damaged; nothing was restored")
-    try:
-        with storage(cluster, passwords, say):
+    with new_folder(cluster.folder) as part:
+        with storage(dataclasses.replace(cluster, folder=part), passwords, say):
             for name in database.DATABASES:
                 say(f"reading the database {name}")
                 file = folder / f"{name}.dump"
@@ -83,10 +81,14 @@ def restore(cluster: Cluster, passwords: Passwords, folder: Path, say: Callable[
             client = store.client(cluster.ports.store, passwords)
             for (bucket, key), file in files.items():
                 client.upload_file(str(file), bucket, key)
-    except BaseException:
-        shutil.rmtree(cluster.folder, ignore_errors=True)  # half a cluster would pass for a whole one
-        raise
+        for socket in part.rglob("*.sock"):  # nothing that could be written to the disk
+            socket.unlink()
     return len(files)
+
+
+def _file_of(bucket: str, key: str) -> str:
+    """Return the file of an object in a backup; a key may be no name of a file, or one outside of the folder."""
+    return f"objects/{hashlib.sha256(f'{bucket}/{key}'.encode()).hexdigest()}"
 
 
 def _tool(port: int, passwords: Passwords, name: str, *arguments: str) -> None:

@@ -88,6 +88,9 @@ class Servers:
         said = call(place, "symposium", "cluster", "backup", str(saved), *self.ports, **self.passwords)
         count = re.search(r"three databases and (\d+) files", said)
         assert count and int(count[1]) >= len(self.files("")) > 0, "MLflow's are among them"
+        other = {**self.passwords, _OF_SERVERS: "another password"}
+        told = call(place, "symposium", "cluster", "backup", str(place / "none"), *self.ports, status=1, **other)
+        assert "made with another password than PGPASSWORD" in " ".join(told.split()) and not (place / "none").exists()
         again = call(place, "symposium", "cluster", "backup", str(saved), *self.ports, status=1, **self.passwords)
         assert "is not empty" in again
         restore = ("symposium", "cluster", "restore")
@@ -98,9 +101,17 @@ class Servers:
             told = call(place, *restore, str(folder), "--folder", str(new), status=1, **self.passwords)
             assert says in " ".join(told.split())
             assert not new.exists()
+        # Other passwords than before, of every character that addresses and files may stumble over.
+        others = {
+            **self.passwords,
+            "PREFECT_API_AUTH_STRING": """us er:p@ss:w%rd#"x'y z""",
+            "AWS_SECRET_ACCESS_KEY": 's3/+=%secret "key',
+            _OF_SERVERS: """p%g@:/?#[]& "word"'s""",
+        }
         ports = free_ports()
-        call(place, *restore, str(saved), "--folder", str(new), *ports, **self.passwords)
-        with team_servers(new, self.passwords, ports) as restored:
+        call(place, *restore, str(saved), "--folder", str(new), *ports, **others)
+        with team_servers(new, others, ports) as restored:
+            assert restored.variables["AWS_ENDPOINT_URL_S3"] != self.variables["AWS_ENDPOINT_URL_S3"]
             assert restored.files("") == self.files("")
             for key in self.files("")[:5]:
                 assert restored.content(key) == self.content(key)
@@ -138,4 +149,5 @@ def team_servers(
             wait_for(lambda: "ready:" in words(folder) or process.poll() is not None, lambda: words(folder))
             assert process.poll() is None, words(folder)
             users = {name: value for name, value in passwords.items() if name != _OF_SERVERS}
-            yield Servers(folder, users, passwords, ports, process)
+            addresses = [line.strip().split("=", 1) for line in words(folder).splitlines() if line.startswith("  ")]
+            yield Servers(folder, users | dict(addresses), passwords, ports, process)

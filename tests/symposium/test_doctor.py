@@ -1,5 +1,6 @@
 """What `symposium doctor` says of a machine."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tasks.services import doctor
 from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
+from tests.http_server import HttpServer, Reply
 
 
 def test_in_an_empty_folder_it_says_what_is_missing_and_what_to_do(
@@ -68,3 +70,32 @@ def test_the_store_is_tried(tmp_path: Path) -> None:
     (tmp_path / "store").rmdir()
     (tmp_path / "store").write_text("no folder")
     assert told().status == OPTIONAL and told().text.startswith("a file could not be written: ")
+
+
+class WithPasswords(HttpServer):
+    """Prefect and MLflow in one, which are well, and which nobody may use."""
+
+    def get(self, path: str) -> Reply:
+        return Reply(200 if path in ("/api/health", "/health") else 401)
+
+
+def test_servers_of_a_team_are_asked_with_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> tuple[str, str]:
+        (found,) = [finding for finding in examine(tmp_path) if finding.name == "servers"]
+        return found.status, found.text
+
+    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    with contextlib.closing(WithPasswords()) as server:
+        monkeypatch.setenv("PREFECT_API_URL", f"{server.url}/api")
+        assert told()[0] == MISSING and "wants a password; set PREFECT_API_AUTH_STRING" in told()[1]
+        monkeypatch.setenv("PREFECT_API_AUTH_STRING", "lab:wrong-password")
+        assert "refuses the password" in told()[1] and "wrong-password" not in told()[1]
+        monkeypatch.delenv("PREFECT_API_URL")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+        assert told()[0] == MISSING and "wants a password; set MLFLOW_TRACKING_USERNAME" in told()[1]
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "lab")
+        assert "refuses name or password" in told()[1]
+    assert "does not answer (no connection)" in told()[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    assert told()[0] == OK
