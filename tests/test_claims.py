@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from benchmarks import studies
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.comparison import Basis
 from pipeline_lib.evaluation.sentences import rare_families
@@ -144,7 +145,8 @@ def test_verdicts_of_real_models_are_those_of_their_kept_runs() -> None:
 
 
 def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_missing() -> None:
-    page = (ROOT / "docs/studies.md").read_text()
+    page = studies.document()
+    assert studies.DOC.read_text(encoding="utf-8") == page
     checked = 0
     for path in sorted((ROOT / "docs/studies").glob("*.json")):
         for c in json.loads(path.read_text())["contrasts"]:
@@ -152,10 +154,8 @@ def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_mi
             found = Basis((test["estimate"],), *corrected, test["n"][-1], INFO, 0.05, 0.05, len(c["cells"][0]))
             assert c["verdict"] == found.verdict() and c["sentence"].startswith(f"{c['verdict']}: "), c["name"]
             assert c["sentence"].endswith(rare_families(found, c["verdict"])), c["name"]
-            if c["verdict"] in ("EQUIVALENT", "WORSE"):
-                numbers = (INFO.difference(test[key]).removesuffix(" points") for key in ("estimate", "low"))
-                shown = r"(?: points)? \(".join(map(re.escape, numbers))
-                assert re.search(f"{c['verdict']}: {shown} to ", page), c["sentence"]
+            numbers = (INFO.difference(test[key]).removesuffix(" points") for key in ("estimate", "low"))
+            assert f"{c['verdict']}: {' ('.join(numbers)} to " in page, c["sentence"]
             checked += 1
     for path in (ROOT / "docs/runs").glob("*.json"):
         kept = json.loads(path.read_text())
@@ -167,3 +167,25 @@ def test_verdicts_of_kept_studies_and_runs_allow_for_kinds_of_family_that_are_mi
                 assert found.verdict() == c["verdict"], (path.name, c["against"])
                 checked += 1
     assert checked > 30
+
+
+def test_the_page_of_studies_says_the_verdicts_that_they_have() -> None:
+    sections = dict(re.findall(r"^### (.+)\n\n((?:.+\n|\n(?!#))+)", (ROOT / "docs/studies.md").read_text(), re.M))
+    told = {
+        "Group size": ["group-size"],
+        "Shared or separate weights": ["sharing"],
+        "KL penalty": ["kl"],
+        "Credit plans": ["credit-equal-tokens", "credit-equal-executions"],
+        "The first experiments": ["first-experiments"],
+        "A large and a small agent": ["pairs"],
+        "Three rewards": ["reward"],
+        "Turns and feedback": ["turns"],
+    }
+    assert list(sections) == list(told)
+    assert {name for names in told.values() for name in names} == {
+        path.stem for path in (ROOT / "docs/studies").glob("*.json")
+    }
+    for title, names in told.items():
+        kept = [json.loads((ROOT / f"docs/studies/{name}.json").read_text()) for name in names]
+        found = set(re.findall(r"\b(IMPROVED|WORSE|EQUIVALENT|INCONCLUSIVE)\b", sections[title]))
+        assert found == {contrast["verdict"] for one in kept for contrast in one["contrasts"]}, title
