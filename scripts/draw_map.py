@@ -1,7 +1,7 @@
 """Draw the two figures of docs/architecture.md from the code: ``python -m scripts.draw_map``; ``--check`` compares.
 
 The packages are drawn in the order of the contracts in pyproject.toml, with an arrow for every import that does not
-follow from others; the text in a box names the other packages of the library that it imports.  The way of a problem
+follow from others; a box has the first sentence of the package's docstring.  The way of a problem
 names functions, each with the first sentence of its docstring and its return type.  So a function with another purpose
 changes the figure, and a missing function ends this program with an error.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 import textwrap
 import tomllib
@@ -160,10 +161,17 @@ def packages() -> Drawing:
         drawing.text(
             across + wide / 2, down + 18, name.partition(".")[2] or name, 13, text_anchor="middle", font_weight="bold"
         )
-        listed = sorted(n.partition(".")[2] for n in imports[name] - shown[name] if n.startswith("pipeline_lib"))
-        for line, said in enumerate(textwrap.wrap(", ".join(listed), 34)):
+        for line, said in enumerate(textwrap.wrap(purpose(name), 34)):
             drawing.text(across + wide / 2, down + 31 + 11 * line, said, 9, SOFT, text_anchor="middle")
     return drawing
+
+
+def purpose(package: str) -> str:
+    """Return the first sentence of the docstring of a package or module."""
+    path = ROOT / package.replace(".", "/")
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    paragraph = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("``", "").replace("`", "")
+    return " ".join(re.split(r"\.(?:\s|$)", paragraph)[0].split())
 
 
 def way_of_a_problem() -> Drawing:

@@ -23,6 +23,22 @@ def test_a_function_that_is_gone_or_changed_is_noticed(tmp_path: Path, monkeypat
         draw_map.described("package.module:A.g")
 
 
+def test_a_box_says_what_the_docstring_of_its_package_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text('"""Does one ``thing``, in\nits way.  More."""\n')
+    (tmp_path / "module.py").write_text('"""A module.\n\nMore."""\n')
+    monkeypatch.setattr(draw_map, "ROOT", tmp_path)
+    assert draw_map.purpose("module") == "A module"
+    assert draw_map.purpose("package") == "Does one thing, in its way"
+
+
+def test_every_package_of_the_map_says_what_it_is_for() -> None:
+    rows = [(f"{name}." if name else "", draw_map.layers(name)) for name in (None, "tasks", "pipeline_lib")]
+    assert all(draw_map.purpose(f"{where}{name}") for where, found in rows for row in found for name in row)
+
+
 def test_pictures_out_of_date_end_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
