@@ -4,8 +4,8 @@
 
 Every pair of a program and tests (`benchmarks.differential_pairs`) is run twice: by the sandbox, and in a plain process
 of its own, where it passes if the check returns.  The sandbox must never pass what plain Python does not, and may fail
-what plain Python passes only for a reason that docs/verdicts.md names; each is counted here under its name.  Exits with
-1 and lists the pairs otherwise.
+what plain Python passes only for a reason that benchmarks/results/verdicts.md names; each is counted here under its
+name.  Exits with 1 and lists the pairs otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=4.0, memory_mb=512)
 
-#: Why a verdict may be lower than plain Python's, in the words of docs/verdicts.md.
+#: Why a verdict may be lower than plain Python's, in the words of benchmarks/results/verdicts.md.
 REASONS = (
     "a value without a plain form",
     "only plain values are compared",

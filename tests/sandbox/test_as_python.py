@@ -1,4 +1,4 @@
-"""What programs and tests find as in a plain Python process, and what docs/verdicts.md names as lower than there."""
+"""What programs and tests find as in a plain Python process, and what benchmarks/results/verdicts.md names as lower."""
 
 import re
 import subprocess
@@ -45,13 +45,13 @@ def test_as_in_plain_python(name: str, jail: tuple[str, Executor], tmp_path: Pat
     assert (verdict.status is Status.PASSED) == holds_in_python(code, tests, tmp_path), verdict.error
 
 
-#: By the words with which docs/verdicts.md names it: what passes in plain Python only.
+#: By the words with which benchmarks/results/verdicts.md names it: what passes in plain Python only.
 LOWER = pairs("as_python", "lower")
 #: The same, in `bare` only.
 LOWER_IN_BARE = pairs("as_python", "lower in bare")
 if not SIGNALS.keys() <= AS_PYTHON.keys():
     LOWER_IN_BARE["send signals to processes"] = SIGNALS["send signals to processes"]
-_DOCS = " ".join((Path(__file__).parents[2] / "docs/verdicts.md").read_text().split())
+_DOCS = " ".join((Path(__file__).parents[2] / "benchmarks/results/verdicts.md").read_text().split())
 
 
 @pytest.mark.parametrize("name", [*LOWER, *LOWER_IN_BARE])
