@@ -173,7 +173,7 @@ LIMITS = [
     ("monitors.md", r"exceeds that of hidden ones by more than ([\d.]+)", str(GAP)),
     ("monitors.md", r"is above -([\d.]+) of the metric's range", str(MARGIN)),
     ("monitors.md", r"Over the last (\d+) updates \(at least 15", str(TREND)),
-    ("using.md", r"`n` \| up to (\d+) actions", str(ServerLimits(1).answers)),
+    ("using.md", r"up to (\d+) with `n`", str(ServerLimits(1).answers)),
     ("using.md", r"`--port` the port \((\d+)\)", str(PAGE_PORT)),
     ("writing.md", r"`coverage`, ([\d.]+)", weights(SoundWritingReward, "coverage")),
     ("modules.md", r"`system` \| ([\d.]+)", f"{SoundModulesReward.model_fields['system'].default}"),
