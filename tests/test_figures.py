@@ -176,7 +176,7 @@ LIMITS = [
     ("using.md", r"up to (\d+) with `n`", str(ServerLimits(1).answers)),
     ("using.md", r"`--port` the port \((\d+)\)", str(PAGE_PORT)),
     ("writing.md", r"`coverage`, ([\d.]+)", weights(SoundWritingReward, "coverage")),
-    ("modules.md", r"`system` \| ([\d.]+)", f"{SoundModulesReward.model_fields['system'].default}"),
+    ("modules.md", r"`system` \(([\d.]+):", f"{SoundModulesReward.model_fields['system'].default}"),
     ("rewards.md", r"all ([\d,]+) pairs of memoryless policies", f"{432**2:,}"),
     ("rewards.md", r"up to `mutants` \((\d+)\)", weights(FineCodingReward, "mutants")),
     ("audit-any-reward.md", r"has (\d+) functions in the style", str(len(BAD) + len(SOUND))),
