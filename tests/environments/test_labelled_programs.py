@@ -44,13 +44,34 @@ def test_there_are_enough_programs_of_every_kind() -> None:
     assert len(set(sources)) == len(sources)
 
 
+#: By scheme, for the programs held out and the first set: how many have the label, precision, recall.
+AGREEMENT = {
+    "fallback": ((21, 1.00, 0.90), (50, 0.98, 0.98)),
+    "decorator": ((35, 0.97, 1.00), (69, 0.96, 0.94)),
+    "coordinator": ((35, 1.00, 1.00), (86, 1.00, 0.99)),
+    "strategy_filter": ((27, 0.90, 1.00), (60, 0.98, 0.95)),
+}
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_precision_and_recall_are_those_that_the_docs_state(scheme: str) -> None:
-    cells = []
-    for programs in (HELD_OUT, LABELLED):
+def test_precision_and_recall_are_the_measured_ones(scheme: str) -> None:
+    for programs, measured in zip((HELD_OUT, LABELLED), AGREEMENT[scheme], strict=True):
         labelled, precision, recall = agreement(programs, scheme)
-        cells.append(f"{labelled} | {precision:.2f} | {recall:.2f}")
-    assert f"| {scheme.replace('_', ' ')} | {' | '.join(cells)} |" in DOC.read_text(encoding="utf-8")
+        assert (labelled, round(precision, 2), round(recall, 2)) == measured
+
+
+def test_the_docs_state_the_least_of_them() -> None:
+    told = " ".join(DOC.read_text(encoding="utf-8").split())
+    held, first = (
+        [min((AGREEMENT[scheme][which][what], scheme.replace("_", " ")) for scheme in SCHEMES) for what in (1, 2)]
+        for which in (0, 1)
+    )
+    assert (
+        f"precision is at least {held[0][0]:.2f} ({held[0][1]}) and recall at least {held[1][0]:.2f} ({held[1][1]})"
+        in told
+    )
+    assert first[0][1] == first[1][1]
+    assert f"{first[0][0]:.2f} and {first[1][0]:.2f} (both {first[0][1]})" in told
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
