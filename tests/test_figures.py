@@ -159,7 +159,7 @@ LIMITS = [
     ("statistics.md", r"at most (\w+) times `train.steps`", WORDS[MOST_TIMES]),
     ("statistics.md", r"needs at least (\w+) runs", WORDS[MIN_RUNS]),
     ("statistics.md", r"Below (\d+) the sentence describes how reliable", f"{FEW_CARRYING:g}"),
-    ("studies.md", r"at least (\w+)\n```", WORDS[MIN_SEEDS]),
+    ("studies.md", r"of every cell, at least (\w+)", WORDS[MIN_SEEDS]),
     ("training.md", r"the (\w+) one in a row ends training", {3: "third"}[MAX_REFUSED]),
     ("training.md", r"equal \(to (\S+) of their size\)", "1e-9" if EQUAL == 1e-9 else ""),
     ("feedback.md", r"its own text, cut to ([\d,]+) characters", f"{MAX_OWN_TEXT:,}"),
