@@ -21,9 +21,8 @@ PAGE = ROOT / "docs/api.md"
 
 _HEAD = """# Reference of `import symposium`
 
-Written by `python -m scripts.api_reference`; `help(symposium.train)` says more: arguments, results and errors. Names
-need neither Prefect, DVC nor MLflow. Results show themselves in a notebook. Everything plays on training and validation
-problems; the test split is the chain's.
+Written by `python -m scripts.api_reference`; `help(symposium.train)` says more. Names need neither Prefect, DVC nor
+MLflow. Everything plays on training and validation problems; the test split is the chain's.
 """
 
 
