@@ -6,7 +6,7 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
 
 * weights: P d for every base that frozen agents and adapters share, 4 P for every policy that is trained as a whole,
   P r more for every policy that the engine must copy (r bytes for ``rollouts.dtype``), and 4 P for each that a KL term
-  compares with;
+  compares with, and for the one that a critic reads with;
 * adapters: 4 numbers' bytes for each of the A = sum over layers of rank (in + out) of every policy, and the engine's
   own copy, in which the matrices of all agents lie side by side;
 * optimiser: two moments of 4 bytes for each trained number;
@@ -48,6 +48,7 @@ from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
 from pipeline_lib.settings.policy import Policy as PolicySettings
+from pipeline_lib.settings.train import LEARNED
 
 STAGES = ("warm_start", "audit", "train", "sweep", "test")
 GIB = 2**30
@@ -186,6 +187,14 @@ def need(
     needed.lasting |= {"weights": weights, "copies for sampling": copied}
     if stage == "train" and params.train.loss.kl > 0:
         needed.lasting["base for the KL term"] = sum(4 * held.sizes.parameters for held in whole)
+    reader = next((held for held in policies if held.kind != "frozen"), None)
+    if (
+        stage == "train"
+        and params.train.advantage.baseline in LEARNED
+        and reader is not None
+        and reader.kind == "whole"
+    ):
+        needed.lasting["base for the critic"] = 4.0 * reader.sizes.parameters
     adapters = [held for held in policies if held.kind == "lora"]
     shared = [held for held in adapters if held not in copies] if here else []
     needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + width * _side_by_side(shared)

@@ -53,6 +53,8 @@ class Decision:
     #: policy's context.
     cut_turns: int = 0
     cut_tokens: int = 0
+    #: Observation of every agent of the team in this state, also of those that do not act; recorded for a critic only.
+    seen: tuple[str, ...] = ()
 
     def sampled(self) -> list[tuple[str, Action]]:
         """Return the policy and the action of everything that was sampled for this decision."""

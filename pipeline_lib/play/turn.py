@@ -66,6 +66,7 @@ class Playing:
         None  #: turns after which every episode ends; None: when the environment or the protocol ends it
     )
     watcher: Watcher | None = None  #: receives prompts, tokens, actions and outcomes
+    observed: bool = False  #: record what every agent observes, for a critic (`Decision.seen`)
     _ids: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
 
     def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
@@ -171,6 +172,7 @@ class Turn:
         self.inputs: list[TurnInput] = []
         self._places: list[tuple[int, int]] = []  # of every input: its node, and which of the node's joint actions
         self._cut: list[tuple[int, int]] = []  # of every node: turns and tokens cut from its agents' observations
+        self._seen: list[tuple[str, ...]] = []  # of every node: `Decision.seen`
         for place, node in enumerate(nodes):
             acting = playing.environment.acting(node.state)
             numbers = tuple(range(len(node.agents))) if acting is None else tuple(acting)
@@ -181,6 +183,8 @@ class Turn:
                 observations[agent] = fitting.text
                 turns, tokens = turns + fitting.cut_turns, tokens + fitting.cut_tokens
             self._cut.append((turns, tokens))
+            whole = range(len(node.agents)) if playing.observed else ()
+            self._seen.append(tuple(playing.environment.observe(node.state, agent) for agent in whole))
             self.inputs += [TurnInput(node.agents, numbers, tuple(observations))] * node.n
             self._places += [(place, j) for j in range(node.n)]
         self._rounds = 0
@@ -287,6 +291,7 @@ class Turn:
             decision = Decision(node.root.problem.id, self._number, node.group, node.parent, node.weight, *texts)
             decision.rounds, decision.unread, decision.agents = rounds, unread, agents
             decision.shared, decision.cut_turns, decision.cut_tokens = tuple(shared), cut_turns, cut_tokens
+            decision.seen = self._seen[place]
             found.append(decision)
         return found
 

@@ -178,6 +178,16 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _others_act_on_their_own(self) -> Self:
+        protocol = self.rollouts.protocol
+        if self.train.advantage.baseline == "counterfactual" and protocol != "decentralised":
+            raise ValueError(
+                "train.advantage.baseline: counterfactual compares an action with what the others did beside it, but "
+                f"in {protocol} they read it; set baseline to critic, or rollouts.protocol to decentralised"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fidelity_can_be_measured(self) -> Self:
         if not self.train.fidelity_every:
             return self

@@ -7,14 +7,39 @@ from pydantic import Field, model_validator
 from pipeline_lib.settings.base import Machine, Section
 from pipeline_lib.settings.credit import AlignedCredit, Credit
 
+#: Baselines that a critic has learned.
+LEARNED = ("critic", "counterfactual")
+
+
+class CriticSettings(Section):
+    """The value function of the baselines critic and counterfactual."""
+
+    trace: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description=(
+            "lambda of the returns: 1 follows episodes to their end, which leaves gradients unbiased; 0 takes the "
+            "critic's value of the next state in place of what followed"
+        ),
+    )
+    learning_rate: float = Field(1e-3, gt=0, lt=1, description="of the critic (AdamW)")
+    passes: int = Field(8, ge=1, description="passes over each update's experience")
+    width: int = Field(128, ge=1, description="neurons in each of its two hidden layers")
+
 
 class AdvantageSettings(Section):
-    """How a group's returns become advantages; the default is the paper's R - mean(R)."""
+    """How returns become advantages; the default is the paper's R - mean(R)."""
 
-    baseline: Literal["mean", "leave_one_out", "max", "none"] = Field(
+    baseline: Literal["mean", "leave_one_out", "max", "none", "critic", "counterfactual"] = Field(
         "mean",
-        description="subtracted from a return: the group's mean, the mean of the other members, the maximum, nothing",
+        description=(
+            "subtracted from a return: the group's mean, the mean of the other members, the maximum, nothing; critic: "
+            "the value of the state that a centralised critic has learned; counterfactual: for each agent, its value "
+            "given what the other agents did"
+        ),
     )
+    critic: CriticSettings = CriticSettings()
     scale: Literal["none", "group_std", "agent_std"] = Field(
         "none",
         description=(
@@ -22,6 +47,15 @@ class AdvantageSettings(Section):
             "as Dr. MAS does; both change the objective: problems, and agents, of small spread count more"
         ),
     )
+
+    @model_validator(mode="after")
+    def _settings_of_a_critic_have_one(self) -> Self:
+        if self.critic != CriticSettings() and self.baseline not in LEARNED:
+            raise ValueError(
+                f"critic: it is not used with baseline {self.baseline}; leave it out, or set baseline to critic or "
+                "counterfactual"
+            )
+        return self
 
 
 class LossSettings(Section):
@@ -185,6 +219,22 @@ class TrainSettings(Section):
                 f"credit {self.credit.kind} combines actions that were sampled in one state, and with groups: "
                 "episodes there is one joint action in each state after the first turn; set groups: tree, or credit: "
                 "{kind: aligned}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_critic_judges_what_was_sampled(self) -> Self:
+        if self.advantage.baseline not in LEARNED:
+            return self
+        if self.credit.kind != "aligned":
+            raise ValueError(
+                f"advantage.baseline {self.advantage.baseline} judges joint actions as they were sampled, and credit "
+                f"{self.credit.kind} executes others; set credit: {{kind: aligned}}, or another baseline"
+            )
+        if self.individual_reward:
+            raise ValueError(
+                f"advantage.baseline {self.advantage.baseline} is a value of the joint reward, which individual_reward "
+                "replaces; set individual_reward: 0, or another baseline"
             )
         return self
 

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def returns_to_go(
-    rewards: Sequence[float | None], parents: Sequence[int | None], discount: float, gains: bool = False
+    rewards: Sequence[float | None],
+    parents: Sequence[int | None],
+    discount: float,
+    gains: bool = False,
+    values: Sequence[float] | None = None,
+    trace: float = 1.0,
 ) -> list[float | None]:
     """Return R of every decision.
 
@@ -43,6 +48,8 @@ def returns_to_go(
         parents: index of the decision each one followed (smaller than its own), or None.
         discount: in (0, 1], weight of the next turn.
         gains: a turn earns what its reward adds to that of the turn before.
+        values: a critic's value of the state of every decision.
+        trace: in [0, 1], lambda: of what follows, the share that is R_c; the rest is the critic's value of the state.
 
     Returns:
         R per decision; None if its own reward or those of all its children are missing.
@@ -68,6 +75,8 @@ def returns_to_go(
             returns[index] = float(reward)
             continue
         following = [value for child in children[index] if (value := returns[child]) is not None]
+        if following and values is not None:  # the children of a decision are in one state
+            following = [trace * float(np.mean(following)) + (1 - trace) * values[children[index][0]]]
         if following:
             returns[index] = float(reward) + discount * float(np.mean(following))
     return returns

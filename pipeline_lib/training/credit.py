@@ -70,6 +70,31 @@ def credit(
     return result, (sum(flat.values()) / len(flat) if flat else 0.0)
 
 
+def credit_by_critic(
+    experience: Experience,
+    returns: Sequence[float | None],
+    baselines: Sequence[Sequence[float]],
+    settings: AdvantageSettings,
+) -> tuple[list[tuple[float | None, ...]], float]:
+    """Return the same as `credit`, with what a critic predicted as the baseline of every action (`critic.Critic`).
+
+    A scale divides by the standard deviation of the group's returns, where these are not all equal.
+    """
+    members: dict[int, list[int]] = {}
+    for place, decision in enumerate(experience.decisions):
+        if returns[place] is not None:
+            members.setdefault(decision.group, []).append(place)
+    result: list[tuple[float | None, ...]] = [(None,) * len(d.actions) for d in experience.decisions]
+    flat = 0
+    for places in members.values():
+        values = np.array([returns[place] for place in places], dtype=np.float64)
+        flat += (equal := is_flat(values))
+        spread = 1.0 if equal or settings.scale == "none" else float(values.std())
+        for place, value in zip(places, values, strict=True):
+            result[place] = tuple(float((value - baseline) / spread) for baseline in baselines[place])
+    return result, flat / len(members) if members else 0.0
+
+
 def credit_individually(
     experience: Experience,
     teams: Mapping[str, Sequence[str]],

@@ -13,6 +13,7 @@ from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit, credit_individually
+from pipeline_lib.training.critic import BASELINES, Critic, judge
 from pipeline_lib.training.curriculum.samplers import LAST_REWARD, TURNS
 from pipeline_lib.training.evidence import evidence
 from pipeline_lib.training.fidelity import measure_fidelity
@@ -40,6 +41,7 @@ def train_step(
     infra_error_share: float,
     processes: Processes,
     end: End | None = None,
+    critic: Critic | None = None,
 ) -> dict[str, float]:
     """Do one update and return its metrics.
 
@@ -55,6 +57,7 @@ def train_step(
         infra_error_share: share of lost joint actions above which training ends.
         processes: the processes that train together.
         end: the metric that the reward should stand for, for the monitors.
+        critic: the value function of the baselines that need one; in the first process.
 
     Raises:
         TrainingError: the infrastructure failed too often, or the update did.
@@ -73,10 +76,14 @@ def train_step(
             "errors, then run the same command to continue from the last checkpoint"
         )
     gains = settings.turn_reward == "gain"
+    teams = {problem.id: player.environment.agents(problem) for problem in problems}
+    learned: dict[str, float] = {}
     if share := settings.individual_reward:
-        teams = {problem.id: player.environment.agents(problem) for problem in problems}
         discount = settings.discount
         compared, flat_share = credit_individually(experience, teams, share, discount, gains, settings.advantage)
+    elif settings.advantage.baseline in BASELINES:
+        own = None if critic is None else judge(critic, experience, teams, settings)
+        compared, flat_share, learned = next(part for part in processes.gather(own) if part is not None)
     else:
         returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount, gains)
         compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
@@ -114,6 +121,7 @@ def train_step(
         | evidence(experience, compared, end, player.environment)
         | own_rates
         | measured
+        | learned
         | memory_peaks()
         | {
             "update/tflop_per_s": work / 1e12 / max(updated - collected, 1e-9),

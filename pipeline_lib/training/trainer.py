@@ -35,6 +35,7 @@ from pipeline_lib.training.ablation import ablate
 from pipeline_lib.training.budget import Budget, most_steps
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
+from pipeline_lib.training.critic import BASELINES, Critic
 from pipeline_lib.training.curriculum.samplers import Sampler
 from pipeline_lib.training.curriculum.trial import make_sampler, play_trial
 from pipeline_lib.training.learners import make_learners
@@ -133,11 +134,15 @@ def train(
     large = is_large(team)
     with lock, cpu_numerics(threads_for(team), large), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
+        critic = None
+        if settings.advantage.baseline in BASELINES and processes.first:  # the policies are the base still
+            size = max(len(environment.agents(problem)) for problem in problems)
+            critic = Critic(settings.advantage, learners[0].policy, size, seed)
         most = most_steps(settings, budget)
         regular = range(0, most + 1, settings.checkpoint_every)
         sampler = make_sampler(settings.curriculum, problems, validation, seed, environment)
         start, counters = _start_or_resume(
-            scratch, team, learners, sampler, most, regular, budget is not None, processes
+            scratch, team, learners, sampler, most, regular, budget is not None, processes, critic
         )
 
         def ended(step: int) -> bool:
@@ -157,6 +162,7 @@ def train(
             plan=make_plan(**settings.credit.model_dump()),
             check=check if processes.world == 1 else lambda: None,
             overlap=settings.overlap,
+            observed=settings.advantage.baseline in BASELINES,
         )
         try:
             due = [done for done in regular if done <= start]
@@ -173,7 +179,18 @@ def train(
                 place = budget.progress(counters["used"], settings) if budget else step - 1
                 rate = learning_rate(settings, place)
                 metrics = train_step(
-                    settings, learners, player, todo, seed, step, rate, counters, infra_error_share, processes, end
+                    settings,
+                    learners,
+                    player,
+                    todo,
+                    seed,
+                    step,
+                    rate,
+                    counters,
+                    infra_error_share,
+                    processes,
+                    end,
+                    critic,
                 )
                 if large:
                     give_back_memory()
@@ -197,7 +214,7 @@ def train(
                 due.append(step)
                 if log is not None:
                     log.sync()
-                write_state(scratch, step, learners, sampler.state(), counters, processes)
+                write_state(scratch, step, learners, sampler.state(), counters, processes, critic)
                 if len(set(processes.gather(team_digest(team) if processes.world > 1 else ""))) > 1:
                     raise TrainingError(
                         f"step {step}: processes hold different weights; continue from the last checkpoint"
@@ -225,6 +242,7 @@ def _start_or_resume(
     regular: Sequence[int],
     open_end: bool,
     processes: Processes,
+    critic: Critic | None,
 ) -> tuple[int, dict[str, float]]:
     """Write the first checkpoint, or load the one to continue from; return its step and the counters.
 
@@ -247,7 +265,7 @@ def _start_or_resume(
         if learner.sharded is not None:
             learner.sharded.copy_in()
     if 0 < start < most or (start and open_end):
-        sampler_state, kept = load_state(scratch, start, learners)
+        sampler_state, kept = load_state(scratch, start, learners, critic)
         counters |= kept
         sampler.restore(sampler_state)
     return start, counters

@@ -19,12 +19,14 @@ from safetensors.torch import load_file, save_file
 from pipeline_lib.storage import CorruptFileError, file_digests, new_folder, write_json
 from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
 from pipeline_lib.training.checkpoints import read_checkpoint, verify
+from pipeline_lib.training.critic import Critic
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.update import Learner
 
 logger = logging.getLogger(__name__)
 
 RECORD = "state.json"
+CRITIC = "critic.tensors"  # no policy's moments have this name
 KEPT = 2
 
 
@@ -35,6 +37,7 @@ def write_state(
     sampler: Mapping[str, Any],
     counters: Mapping[str, float],
     processes: Processes = ALONE,
+    critic: Critic | None = None,
 ) -> None:
     """Write moments and counters after a step, and remove all but the newest states up to it.
 
@@ -47,12 +50,15 @@ def write_state(
         sampler: state of the sampler of problems, as JSON.
         counters: counts over the whole run.
         processes: the processes that train together.
+        critic: of the first process, if there is one.
     """
     with new_folder(state_folder(scratch, step)) if processes.first else contextlib.nullcontext() as folder:
         for learner in learners:  # one after the other, so that only one policy's moments are copied at a time
             _write_moments(learner, folder)
         if folder is None:
             return
+        if critic is not None:
+            save_file(critic.state(), folder / CRITIC)
         policies = {
             learner.policy.name: {
                 "version": learner.policy.version,
@@ -81,8 +87,10 @@ def _write_moments(learner: Learner, folder: Path | None) -> None:
         save_file(moments, folder / f"{learner.policy.name}.safetensors")
 
 
-def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, float]]:
-    """Load a verified state into optimisers and policies; return the sampler's state, and the counters.
+def load_state(
+    scratch: Path, step: int, learners: Sequence[Learner], critic: Critic | None = None
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Load a verified state into optimisers, policies and critic; return the sampler's state, and the counters.
 
     Raises:
         CorruptFileError: a file is missing or differs, or the state is of other policies.
@@ -100,6 +108,8 @@ def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[d
         )  # an earlier budget may have been reduced for lack of memory
         learner.optimiser.refused = values["refused"]
         learner.optimiser.refused_in_a_row = values["refused_in_a_row"]
+    if critic is not None:
+        critic.restore(load_file(folder / CRITIC))
     return dict(record["sampler"]), dict(record["counters"])
 
 

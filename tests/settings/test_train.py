@@ -24,7 +24,10 @@ WITHOUT = {"evaluate": {"baselines": []}}
         ({"discount": 0.0}, "greater than 0"),
         ({"overlap": 0}, "greater than or equal to 1"),
         ({"loss": {"importance_cap": 0.5}}, "greater than or equal to 1"),
-        ({"advantage": {"baseline": "crossed"}}, "'mean', 'leave_one_out', 'max' or 'none'"),
+        (
+            {"advantage": {"baseline": "crossed"}},
+            "'mean', 'leave_one_out', 'max', 'none', 'critic' or 'counterfactual'",
+        ),
     ],
 )
 def test_refused(given: dict[str, Any], reason: str) -> None:
@@ -68,6 +71,14 @@ def test_kl_needs_full_support() -> None:
             "set train.credit to .kind: aligned. or .kind: replay.",
         ),
         ({"train": {"credit": {"kind": "replay"}}}, "set rollouts.protocol to sequential_pipeline"),
+        (
+            {
+                "train": {"advantage": {"baseline": "counterfactual"}},
+                "rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"},
+                "evaluate": {"baselines": []},
+            },
+            "in sequential_pipeline they read it; set baseline to critic",
+        ),
         (
             {
                 "train": {"credit": {"kind": "replay", "fan_out": [2, 2]}},

@@ -84,6 +84,18 @@ def test_every_policy_that_is_trained_as_a_whole_has_its_copy_optimiser_and_base
     assert lasting["optimiser"] == 2 * whole
 
 
+def test_a_critic_reads_with_one_base_that_is_not_trained() -> None:
+    whole = {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "adapter": {"kind": "none"}}
+    judged = {"advantage": {"baseline": "critic"}}
+    for policy, train, expected in (
+        (whole, judged, 4.0 * 134_515_008),
+        (whole, {}, None),
+        (SMOL["policy"], judged, None),
+    ):
+        params = settings(policy=policy, train=train)
+        assert need(params, "train", known(params), 512, LARGE).lasting.get("base for the critic") == expected
+
+
 def test_rows_follow_the_memory_that_is_left() -> None:
     params = settings(**SMOL, rollouts={"max_new_tokens": 128})
     rows = [need(params, "sweep", known(params), 512, limit * GIB).rows for limit in (3, 6, 40)]

@@ -306,6 +306,9 @@ def test_what_the_steps_and_the_interval_are_does_not_part_checkpoints():
 
     assert digest_of() == digest_of(steps=70, checkpoint_every=5)
     assert len({digest_of(), digest_of(learning_rate=5e-4), digest_of(group_size=4), digest_of(loss={"kl": 0.1})}) == 4
+    critics = [{"trace": 1.0}, {"trace": 0.9}, {"learning_rate": 2e-3}, {"passes": 4}, {"width": 64}]
+    judged = [digest_of(advantage={"baseline": "critic", "critic": critic}) for critic in critics]
+    assert len({digest_of(), digest_of(advantage={"baseline": "counterfactual"}), *judged}) == 7
 
 
 def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project: Path, monkeypatch: pytest.MonkeyPatch):
@@ -318,7 +321,7 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
     text = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(text.replace("rows: default 256", "rows: 16"))
     check()  # a setting of the machine
-    (project / "params.yaml").write_text(text.replace("learning_rate: default 1.0e-3", "learning_rate: 2.0e-3"))
+    (project / "params.yaml").write_text(text.replace("  learning_rate: default 1.0e-3", "  learning_rate: 2.0e-3"))
     with pytest.raises(IdentityError, match=r"train\.learning_rate: 0\.001 -> 0\.002"):
         check()
     monkeypatch.setenv("DVC_STAGE", "sweep@0")

@@ -20,6 +20,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "replicated-cross": ({}, {"credit": {"kind": "cross"}}),
     "replicated-lora-kl": ({"lora": True}, {"loss": {"kl": 0.1}}),
     "replicated-critic": ({"critic": True}, {}),
+    "replicated-value": ({}, {"advantage": {"baseline": "counterfactual"}}),
     "sharded": ({}, {"weights": "sharded"}),
     "sharded-lora": ({"lora": True}, {"weights": "sharded"}),
     "sharded-epochs-kl": ({"lora": True}, {"weights": "sharded", "loss": {"epochs": 2, "clip": 0.2, "kl": 0.1}}),

@@ -16,10 +16,10 @@ from tests.training.conftest import Agree, make_settings, make_team, run_trainin
 STEPS, INTERVAL, KILLS = 20, 3, 10
 
 
-def work(folder: Path, lora: bool) -> None:
+def work(folder: Path, lora: bool, baseline: str) -> None:
     """Train to the end, noting every step and the start in files that survive a kill."""
     journal = (folder / "journal").open("a", buffering=1)
-    settings = make_settings(steps=STEPS, checkpoint_every=INTERVAL, group_size=4)
+    settings = make_settings(steps=STEPS, checkpoint_every=INTERVAL, group_size=4, advantage={"baseline": baseline})
 
     def note(step: int, metrics: dict[str, float]) -> None:
         journal.write(f"{os.getpid()} {step}\n")
@@ -30,11 +30,11 @@ def work(folder: Path, lora: bool) -> None:
     (folder / "finished").touch()
 
 
-def start(folder: Path, lora: bool) -> multiprocessing.process.BaseProcess:
+def start(folder: Path, lora: bool, baseline: str) -> multiprocessing.process.BaseProcess:
     # A fork of a clean server that has imported everything: starts at once, shares no state with this process.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.training.conftest", "pipeline_lib.training.trainer", __name__])
-    process = context.Process(target=work, args=(folder, lora))
+    process = context.Process(target=work, args=(folder, lora, baseline))
     process.start()
     deadline = time.monotonic() + 120
     while not (folder / f"started-{process.pid}").exists() and process.is_alive() and time.monotonic() < deadline:
@@ -61,17 +61,17 @@ def computed(row: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in row.items() if not name.startswith(measured)}
 
 
-@pytest.mark.parametrize("lora", [False, True])
-def test_killed_runs_continue_to_the_same_bytes(tmp_path: Path, lora: bool) -> None:
+@pytest.mark.parametrize(("lora", "baseline"), [(False, "mean"), (True, "mean"), (False, "counterfactual")])
+def test_killed_runs_continue_to_the_same_bytes(tmp_path: Path, lora: bool, baseline: str) -> None:
     quiet, restless = tmp_path / "quiet", tmp_path / "restless"
     quiet.mkdir(), restless.mkdir()
-    start(quiet, lora).join(300)
+    start(quiet, lora, baseline).join(300)
     assert (quiet / "finished").exists()
 
     chance = random.Random(5)
     killed = 0
     while not (restless / "finished").exists():
-        process = start(restless, lora)
+        process = start(restless, lora, baseline)
         if killed < KILLS:
             # Any moment: some steps on, and then some instant within a step, a checkpoint or the start.
             target = steps_noted(restless) + chance.randrange(0, 5)
