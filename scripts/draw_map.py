@@ -27,6 +27,9 @@ PICTURES = ROOT / "docs" / "figures"
 INK, SOFT, LINE, PAPER, PANEL = "#1f2933", "#5b6770", "#9aa5b1", "#ffffff", "#f3f5f7"
 SANS, MONO = "font-family='Helvetica, Arial, sans-serif'", "font-family='DejaVu Sans Mono, Menlo, monospace'"
 
+#: Boxes side by side; the rest of a row is drawn below it.
+MOST = 5
+
 #: What becomes of a problem: the stage, the word for what it has become, and the function that makes it so.
 WAY = (
     ("prepare", "settings", "pipeline_lib.settings.load:load_params"),
@@ -128,14 +131,18 @@ def reduced(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 def packages() -> Drawing:
     """Draw the packages with their imports: on the left what orchestrates, on the right the library."""
-    library = [[f"pipeline_lib.{name}" for name in row] for row in layers("pipeline_lib")]
+    library = [
+        [f"pipeline_lib.{name}" for name in part]
+        for row in layers("pipeline_lib")
+        for part in (row[start : start + MOST] for start in range(0, len(row), MOST))
+    ]
     roots = [name for row in layers() for name in row]
     upper = [[name] for name in roots if name not in ("tasks", "pipeline_lib")]
     upper += [[f"tasks.{name}" for name in row] for row in layers("tasks")]
     every = [name for row in [*upper, *library] for name in row]
     graph = grimp.build_graph(*roots, cache_dir=None)
     imports = imports_between(graph, every)
-    wide, high, gap, left, top = 168, 80, 26, 16, 44
+    wide, high, gap, left, top = 176, 96, 26, 16, 44
     panel = 2 * (wide + 14) + 14
     columns = max(len(row) for row in library)
     width = 2 * left + panel + 30 + columns * (wide + 14) + 14
@@ -161,8 +168,8 @@ def packages() -> Drawing:
         drawing.text(
             across + wide / 2, down + 18, name.partition(".")[2] or name, 13, text_anchor="middle", font_weight="bold"
         )
-        for line, said in enumerate(textwrap.wrap(purpose(name), 34)):
-            drawing.text(across + wide / 2, down + 31 + 11 * line, said, 9, SOFT, text_anchor="middle")
+        for line, said in enumerate(textwrap.wrap(purpose(name), 31)):
+            drawing.text(across + wide / 2, down + 34 + 13 * line, said, 11, SOFT, text_anchor="middle")
     return drawing
 
 
