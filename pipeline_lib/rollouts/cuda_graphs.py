@@ -61,6 +61,7 @@ class StepGraphs:
         active, rows, columns = len(tokens), round_up(len(tokens), slots), round_up(columns, longest, least=64)
         if layout != self._layout:
             self._captured.clear()
+            self._pool = None  # torch frees a pool with the last graph that uses it, and then refuses its handle
             self._layout = layout
         key = (rows, columns)
         if key not in self._captured:

@@ -1,7 +1,7 @@
 """Stop on request: SIGTERM, or a request of the caller, ends training between two units of work.
 
-Ctrl-C does not need this: KeyboardInterrupt ends training at once.  In both cases the newest checkpoint stays complete,
-and the same command continues from it.
+Ctrl-C does not need this: KeyboardInterrupt ends training at once.  In both cases the newest point to continue from
+stays complete, and the same command goes on from it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def stop_requests(should_stop: Callable[[], bool]) -> Iterator[Callable[[], None
 
     def check() -> None:
         if received:
-            raise TrainingStopped("stopped by SIGTERM; the same command continues from the last checkpoint")
+            raise TrainingStopped("stopped by SIGTERM; the same command continues from its last minute")
         if should_stop():
-            raise TrainingStopped("stopped on request; the same command continues from the last checkpoint")
+            raise TrainingStopped("stopped on request; the same command continues from its last minute")
 
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -46,7 +46,7 @@ from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.step import train_step
 from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
-from pipeline_lib.training.trainer_state import load_state, resume_point, write_state
+from pipeline_lib.training.trainer_state import Between, drop_between, load_state, resume_point, write_state
 from pipeline_lib.training.update import Learner
 from pipeline_lib.training.watch import Watch
 
@@ -170,7 +170,7 @@ def train(
                 due.append(start)
             for done in due if processes.first else ():
                 on_checkpoint(done, step_folder(scratch, done))
-            step = start
+            step, between = start, Between()
             while not ended(step) and not watch.ended:
                 step += 1
                 _stop_together(check, processes)
@@ -209,18 +209,24 @@ def train(
                 if log is not None:
                     log.append(step, metrics)
                     on_step(step, metrics)
-                if not has_checkpoint:
+                if not has_checkpoint and not processes.gather(between.due())[0]:
                     continue
-                due.append(step)
-                if log is not None:
-                    log.sync()
-                write_state(scratch, step, learners, sampler.state(), counters, processes, critic)
-                if len(set(processes.gather(team_digest(team) if processes.world > 1 else ""))) > 1:
-                    raise TrainingError(
-                        f"step {step}: processes hold different weights; continue from the last checkpoint"
+                with between.writing():
+                    if log is not None:
+                        log.sync()
+                        drop_between(scratch)
+                    write_state(
+                        scratch, step, learners, sampler.state(), counters, processes, critic, not has_checkpoint
                     )
-                if processes.first:
-                    on_checkpoint(step, write_checkpoint(scratch, step, team))
+                    if len(set(processes.gather(team_digest(team) if processes.world > 1 else ""))) > 1:
+                        raise TrainingError(
+                            f"step {step}: processes hold different weights; continue from the last checkpoint"
+                        )
+                    folder = write_checkpoint(scratch, step, team) if processes.first else None
+                if has_checkpoint:
+                    due.append(step)
+                    if folder is not None:
+                        on_checkpoint(step, folder)
         finally:
             if log is not None:
                 log.close()

@@ -3,6 +3,9 @@
 There is no generator state, since every random draw is a function of the seed and of its position (see `draws`).
 States are twice as large as the weights, so only the newest `KEPT` stay on disk.  If all of them are damaged, training
 starts again from the first checkpoint, which needs none.
+
+Between two checkpoints there is at most one more point to continue from (`Between`), a checkpoint with its state that
+is removed before the next one is written.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,42 @@ logger = logging.getLogger(__name__)
 RECORD = "state.json"
 CRITIC = "critic.tensors"  # no policy's moments have this name
 KEPT = 2
+EVERY_S = 60.0
+"""Seconds of work that a run may lose when it is killed."""
+_COST = 0.02  # greatest share of the time that is spent on points between checkpoints
+
+
+class Between:
+    """Decides when a run writes a point to continue from between two checkpoints.
+
+    One is due a minute after the last point or checkpoint; later, where writing takes so long that it would cost more
+    than 2 % of the time.
+    """
+
+    def __init__(self) -> None:
+        """Begin to count the time."""
+        self._last, self._writing_s = time.monotonic(), 0.0
+
+    def due(self) -> bool:
+        """Return whether it is time for a point."""
+        return time.monotonic() - self._last >= max(EVERY_S, self._writing_s / _COST)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Measure how long the block takes to write, and count anew."""
+        begin = time.monotonic()
+        yield
+        self._last = time.monotonic()
+        self._writing_s = self._last - begin
+
+
+def drop_between(scratch: Path) -> None:
+    """Remove the points to continue from that are no checkpoints of the run."""
+    for step in numbered(scratch, "state-"):
+        with contextlib.suppress(CorruptFileError):
+            if read_record(state_folder(scratch, step) / RECORD).get("between"):
+                shutil.rmtree(step_folder(scratch, step), ignore_errors=True)
+                shutil.rmtree(state_folder(scratch, step))
 
 
 def write_state(
@@ -38,6 +78,7 @@ def write_state(
     counters: Mapping[str, float],
     processes: Processes = ALONE,
     critic: Critic | None = None,
+    between: bool = False,
 ) -> None:
     """Write moments and counters after a step, and remove all but the newest states up to it.
 
@@ -51,6 +92,7 @@ def write_state(
         counters: counts over the whole run.
         processes: the processes that train together.
         critic: of the first process, if there is one.
+        between: the step has no checkpoint in the plan; `drop_between` removes what is written of it.
     """
     with new_folder(state_folder(scratch, step)) if processes.first else contextlib.nullcontext() as folder:
         for learner in learners:  # one after the other, so that only one policy's moments are copied at a time
@@ -71,6 +113,7 @@ def write_state(
         record = {
             "format": 1,
             "step": step,
+            "between": between,
             "sampler": dict(sampler),
             "counters": dict(counters),
             "policies": policies,

@@ -1,8 +1,14 @@
+import contextlib
+import logging
+import weakref
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
 import pytest
 import torch
 
 from pipeline_lib.rollouts import Request, Sampling
-from pipeline_lib.rollouts.cuda_graphs import round_up
+from pipeline_lib.rollouts.cuda_graphs import StepGraphs, round_up
 from pipeline_lib.rollouts.decoder_weights import Shape
 from pipeline_lib.rollouts.slot_cache import SlotCache
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -32,9 +38,51 @@ def test_what_a_captured_step_reads_stays_where_it_is_until_the_layout_changes()
         before = (cache.layout, cache._starts, cache._ramp, cache._vectors[0])
 
 
+class _Graph:
+    """What the allocator of torch 2.11 asks of captured graphs, where there is no GPU.
+
+    A pool of memory belongs to the graphs that use it; when the last one is gone, its handle is refused.
+    """
+
+    alive: ClassVar[weakref.WeakSet["_Graph"]] = weakref.WeakSet()
+
+    def pool(self) -> object:
+        return self.handle
+
+    def replay(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _capture(graph: _Graph, pool: object | None) -> Iterator[None]:
+    if pool is not None and pool not in {one.handle for one in _Graph.alive}:
+        raise RuntimeError("use_count > 0 INTERNAL ASSERT FAILED")
+    graph.handle = pool or object()
+    _Graph.alive.add(graph)
+    yield
+
+
+def test_steps_are_captured_again_after_every_layout_of_the_cache(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stream:
+        def wait_stream(self, other: Any) -> None:
+            pass
+
+    for name, fake in (("Stream", Stream), ("current_stream", Stream), ("CUDAGraph", _Graph), ("graph", _capture)):
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    graphs = StepGraphs(lambda tokens, positions, columns: torch.zeros(len(tokens), 4))
+    with caplog.at_level(logging.WARNING):
+        for layout in (1, 1, 2, 3, 3):
+            for rows in (1, 5):
+                graphs(torch.zeros(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.long), 64, 8, 128, layout)
+    assert not caplog.text and len(_Graph.alive) == 2
+
+
 @needs("GPU")
 @pytest.mark.parametrize("graphs", [True, False])
-def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
+def test_gpu_draws_what_the_distribution_says(graphs: bool, caplog: pytest.LogCaptureFixture) -> None:
     team = policy("qwen3")
     engine = TransformersEngine(rows=32, graphs=graphs)
     team.model.to("cuda")
@@ -54,6 +102,7 @@ def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
         team.model.to("cuda")
         team.version += 1
         engine.update(team)
+    assert "CUDA graphs are not used" not in caplog.text
 
 
 @needs("GPU")

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import EngineError, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.storage import folder_digest
+from pipeline_lib.training import trainer_state
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.stopping import TrainingStopped
 from tests.training.conftest import (
@@ -271,6 +273,62 @@ def test_a_stop_leaves_a_state_that_continues_to_the_same_bytes(tmp_path: Path, 
     assert [folder_digest(f) for _, f in result.checkpoints] == [folder_digest(f) for _, f in whole.checkpoints]
     lines = [json.loads(line)["step"] for line in result.metrics.read_text().splitlines()]
     assert lines == list(range(1, 9))
+
+
+def test_a_killed_run_repeats_at_most_a_minute_of_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points between checkpoints hold weights, moments, the curriculum and counters; none of them is left over."""
+    settings = make_settings(steps=9, checkpoint_every=6, warmup_steps=3)
+    whole, _ = run_training(tmp_path, make_team(), Agree(), settings=settings, scratch=tmp_path / "whole")
+
+    class Killed(BaseException):
+        pass
+
+    def until(last: int) -> Any:
+        def on_step(step: int, metrics: dict[str, float]) -> None:
+            if step == last:
+                raise Killed
+
+        return on_step
+
+    again = {"settings": settings, "scratch": tmp_path / "again"}
+    with pytest.raises(Killed):  # within the first minute
+        run_training(tmp_path, make_team(), Agree(), on_step=until(3), **again)
+    monkeypatch.setattr(trainer_state, "EVERY_S", 0.0)
+    monkeypatch.setattr(trainer_state, "_COST", 1e9)
+    starts = []
+    for last in (3, 5, 6, 8):
+        with pytest.raises(Killed):
+            run_training(
+                tmp_path,
+                make_team(),
+                Agree(),
+                on_step=until(last),
+                on_checkpoint=lambda step, folder: starts.append(step),
+                **again,
+            )
+    result, steps = run_training(tmp_path, make_team(), Agree(), **again)
+    assert (result.resumed_from, [step for step, _ in result.checkpoints], len(steps)) == (7, [0, 6, 9], 2)
+    assert starts == [0, 0, 0, 0, 6]
+    assert [folder_digest(folder) for _, folder in result.checkpoints] == [
+        folder_digest(folder) for _, folder in whole.checkpoints
+    ]
+    assert sorted(path.name for path in again["scratch"].glob("*-0*")) == [
+        "state-00006", "state-00009", "step-00000", "step-00006", "step-00009"
+    ]  # fmt: skip
+
+
+def test_a_point_between_checkpoints_costs_at_most_a_fiftieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(trainer_state.time, "monotonic", lambda: now[0])
+    between = trainer_state.Between()
+    seen = []
+    for second in range(1, 2000):
+        now[0] = second
+        if between.due():
+            seen.append(second)
+            with between.writing():
+                now[0] += 9.5
+    assert seen[0] == 60 and min(b - a for a, b in pairwise(seen)) >= 9.5 / 0.02
 
 
 def test_a_finished_run_answers_at_once_with_the_last_weights(tmp_path: Path) -> None:
