@@ -53,6 +53,7 @@ def test_its_problems_are_prepared_and_read_back(task: Any, tmp_path: Path) -> N
     assert [len(problems) for problems in splits.values()] == [40, 8, 8]
 
 
+@pytest.mark.drawn("the example", "pipeline_lib")
 @pytest.mark.parametrize("team", ["pair", "single"])
 def test_hidden_tests_pay_and_the_audit_says_so(task: Any, executor: Executor, team: str) -> None:
     settings = params(team=team).environment

@@ -11,6 +11,7 @@ from tests.flows.project import ROOT
 from tests.real_models import NAME, smollm2
 
 
+@pytest.mark.drawn("a training in an environment", "pipeline_lib")
 def test_two_models_of_other_sizes_are_trained_by_one_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs/examples"))
     tokenizer = AutoTokenizer.from_pretrained(smollm2())

@@ -230,6 +230,7 @@ def test_starts_are_different_and_survive_a_file():
     assert [TASK.read_problem(json.loads(json.dumps(start.to_json()))) for start in every] == every
 
 
+@pytest.mark.drawn("a training in an environment", "pipeline_lib")
 def test_a_game_of_three_agents_is_trained(tmp_path: Path):
     experiment = symposium.Experiment(
         tmp_path,

@@ -4,6 +4,8 @@ import contextlib
 from pathlib import Path
 from statistics import mean
 
+import pytest
+
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
@@ -19,6 +21,7 @@ from pipeline_lib.training.trainer import train
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.drawn("a training in an environment", "pipeline_lib")
 def test_a_few_updates_from_warm_start_halve_the_deadlocks(tmp_path: Path):
     (tmp_path / "params.yaml").write_text("environment: philosophers\n")
     params = load_params(tmp_path / "params.yaml", ROOT / "conf")

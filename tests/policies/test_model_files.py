@@ -68,6 +68,7 @@ def test_equal_embedding_and_head_are_stored_once(tmp_path: Path):
     torch.testing.assert_close(read(torch.tensor([[1, 2, 3]])).logits, expected)
 
 
+@pytest.mark.drawn("damaged files of models", "pipeline_lib/policies", count=2)
 @pytest.mark.parametrize(
     ("damage", "said"),
     [

@@ -46,6 +46,7 @@ def test_no_program_makes_the_sandbox_fail() -> None:
     assert 10 < peak_mb < LIMITS.memory_mb + 300
 
 
+@pytest.mark.drawn("the corpus in jails", "pipeline_lib/sandbox", count=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("jail", JAILS)
 def test_a_sample_of_the_corpus(jail: str) -> None:
@@ -53,6 +54,7 @@ def test_a_sample_of_the_corpus(jail: str) -> None:
         assert check(executor, some_of_corpus(jail, each=1)) == []
 
 
+@pytest.mark.drawn("the corpus in jails", "pipeline_lib/sandbox", count=2)
 @pytest.mark.slow
 @needs("root", "python of the system")
 def test_a_sample_of_the_corpus_without_root() -> None:

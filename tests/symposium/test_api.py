@@ -173,6 +173,7 @@ def test_the_test_split_cannot_be_looked_at(experiment: symposium.Experiment) ->
         symposium.evaluate(symposium.load_team(experiment), problems=hidden)
 
 
+@pytest.mark.drawn("comparisons of the API", "symposium")
 def test_a_reward_that_the_audit_refuses_is_trained_on_for_a_reason_only_which_is_shown(lab: Path) -> None:
     few = {**TINY, "train": {**TINY["train"], "steps": 1, "checkpoint_every": 1}}
     refused = symposium.Experiment(lab, Apart, **few)
@@ -274,6 +275,7 @@ def test_a_users_script_is_checked_by_mypy_against_the_types(tmp_path: Path) -> 
     assert {(Path(name).name, line) for name, line in found} == {("wrong.py", line) for line in "234"}, done
 
 
+@pytest.mark.drawn("comparisons of the API", "symposium")
 def test_a_comparison_says_which_problems_it_was_made_on(
     experiment: symposium.Experiment, run: symposium.TrainingRun
 ) -> None:

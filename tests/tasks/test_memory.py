@@ -179,6 +179,7 @@ def test_a_run_and_a_stage_that_cannot_fit_are_refused(monkeypatch: pytest.Monke
             check_memory(params, stage, ())
 
 
+@pytest.mark.drawn("measured memory", "pipeline_lib")
 @pytest.mark.parametrize(
     "sections",
     [
@@ -206,6 +207,7 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
     assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
 
 
+@pytest.mark.drawn("measured memory", "pipeline_lib")
 def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
     warm = {"steps": 3, "batch": 8}
     policy = {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "warm_start": warm}

@@ -84,6 +84,7 @@ def launch(project: Path, seed: int = 0, **variables: str) -> subprocess.Popen[s
     )
 
 
+@pytest.mark.drawn("ranks of a stage", "pipeline_lib/training")
 @pytest.mark.service
 @pytest.mark.slow
 def test_two_processes_train_an_arm(whole: Path):
@@ -122,6 +123,7 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
     assert ("one of the training processes failed" in done.stderr) == (code != 0)
 
 
+@pytest.mark.drawn("ranks of a stage", "pipeline_lib/training")
 @pytest.mark.service
 @pytest.mark.slow
 @pytest.mark.parametrize("count", sampled((2, 1), 1, "killed", "pipeline_lib/training"))

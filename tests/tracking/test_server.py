@@ -22,6 +22,7 @@ def start(home: Path, monkeypatch: pytest.MonkeyPatch, port: int = 5600) -> serv
     return servers.start_mlflow(port)
 
 
+@pytest.mark.drawn("an MLflow server", "pipeline_lib/tracking", count=2)
 def test_metrics_models_and_artifacts_over_http_survive_a_restart(
     home: Path, reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,6 +66,7 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
     assert set(reader.statuses().values()) == {"FINISHED"}
 
 
+@pytest.mark.drawn("an MLflow server", "pipeline_lib/tracking", count=2)
 def test_machines_that_share_a_server_and_begin_together_make_one_run(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def episode(name: str, verdict: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.drawn("an MLflow server", "pipeline_lib/tracking", count=2)
 @pytest.mark.parametrize("over_http", [False, True])
 def test_episodes_are_traces_of_their_run_and_are_found_by_their_verdict(
     over_http: bool, home: Path, monkeypatch: pytest.MonkeyPatch

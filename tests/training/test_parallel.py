@@ -38,6 +38,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.drawn("ranks", "pipeline_lib/training", count=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_the_result_of_one(together: Path, tmp_path: Path, name: str) -> None:
@@ -50,6 +51,7 @@ def test_two_processes_give_the_result_of_one(together: Path, tmp_path: Path, na
     same_up_to_rounding(both[0]["rows"], together / f"{name}-team", alone["rows"], tmp_path / f"{name}-team")
 
 
+@pytest.mark.drawn("ranks", "pipeline_lib/training", count=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HANDED_OVER)
 def test_what_one_process_began_two_end_and_the_other_way_round(together: Path, tmp_path: Path, name: str) -> None:

@@ -150,6 +150,7 @@ class Parrot(Scripted):
         return [Action((8,), (-1.0,), "GRAB_LEFT. He ate.", "stop")] * request.n
 
 
+@pytest.mark.drawn("environments that are played", "pipeline_lib", count=2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(name, marks=needs("reasoning-gym") if name == "reasoning_gym" else ()) for name in names()]
 )

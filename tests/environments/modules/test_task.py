@@ -105,6 +105,7 @@ def audited(executor, modules: int, **settings):
 TEAMS = ((2, "modules"), (3, "modules"), (4, "modules"), (3, "single"))
 
 
+@pytest.mark.drawn("audits of modules", "pipeline_lib")
 @pytest.mark.parametrize("which", sampled(TEAMS, 1, "the audit of modules", "pipeline_lib"), ids=str)
 def test_the_sound_reward_passes_the_audit(executor, which: tuple[int, str]):
     modules, team = which
@@ -123,6 +124,7 @@ def test_the_sound_reward_passes_the_audit(executor, which: tuple[int, str]):
     }
 
 
+@pytest.mark.drawn("audits of modules", "pipeline_lib")
 def test_rewards_for_parts_alone_are_refused(executor):
     found = audited(executor, 3, reward=SoundModulesReward(unit=2.0, form=0.5, system=0.1))
     refused = {check.name for check in found.checks if check.status is Status.FAIL}
