@@ -14,8 +14,9 @@ the expected return given what the others did, so it is learned directly, by hid
 it is, whatever its values: E[grad log pi_i(a_i | o_i) b(h, a_-i)] = 0 (Sutton & Barto 2018, section 13.4; for teams
 Foerster et al., lemma 1).  So a wrong critic costs variance and nothing else, as long as it learned from earlier
 updates only: values are predicted before it sees the returns that they are compared with.  In the first update it
-knows nothing, and the baseline is ``leave_one_out``.  (Public code for 2601.21972 gives the critic of later turns the
-agent's own action, which is biased; and in its default it standardises advantages.)
+knows nothing, and the baseline is ``leave_one_out``.  Later it lags behind a team that learns; so what other problems
+of the update earned beyond its predictions, in the same turn, is added to every baseline (`lag`).  (Public code for
+2601.21972 gives the critic of several turns the agent's own action, which is biased.)
 
 **Trace.**  R is the lambda-return (Sutton & Barto, equation 12.2; `advantages.returns_to_go`), and R - V(h) is then the
 generalised advantage estimate of Schulman et al. (arXiv 1506.02438, equation 16).  A trace of 1 is the return itself;
@@ -340,7 +341,9 @@ def judge(
     else:
         values, baselines = critic.values(seen), critic.baselines(seen)
         returns = returns_to_go(*given, gains, values.tolist(), critic.settings.trace)
-        compared, flat_share = credit_by_critic(experience, returns, baselines, settings.advantage)
+        behind = lag(decisions, returns, baselines)
+        shifted = [tuple(b + shift for b in row) for row, shift in zip(baselines, behind, strict=True)]
+        compared, flat_share = credit_by_critic(experience, returns, shifted, settings.advantage)
         whole = returns_to_go(*given, gains)
         places = [place for place, value in enumerate(whole) if value is not None]
         predicted: dict[str, list[tuple[int, float]]] = {"": [(place, float(values[place])) for place in places]}
@@ -354,6 +357,28 @@ def judge(
             found |= {} if share is None else {f"critic/explained_variance{name}": share}
     found["critic/error"] = critic.learn(seen, returns, [d.weight for d in decisions])
     return compared, flat_share, found | {"time/critic_s": time.perf_counter() - began}
+
+
+def lag(
+    decisions: Sequence[Decision], returns: Sequence[float | None], baselines: Sequence[Sequence[float]]
+) -> list[float]:
+    """Return by how much returns exceed baselines, on average over other problems in the same turn; 0 without any.
+
+    Both are of one decision each; a decision's own problem does not count, so a baseline with this added to it still
+    does not depend on the decision's actions.
+    """
+    sums: dict[tuple[int, str], tuple[float, int]] = {}
+    for decision, value, row in zip(decisions, returns, baselines, strict=True):
+        if value is not None and row:
+            for key in ((decision.turn, ""), (decision.turn, f"of {decision.problem}")):
+                total, count = sums.get(key, (0.0, 0))
+                sums[key] = total + value - sum(row) / len(row), count + 1
+    found = []
+    for decision in decisions:
+        total, count = sums.get((decision.turn, ""), (0.0, 0))
+        own, fewer = sums.get((decision.turn, f"of {decision.problem}"), (0.0, 0))
+        found.append((total - own) / (count - fewer) if count > fewer else 0.0)
+    return found
 
 
 def explained_variance(returns: Floats, values: Floats, weights: Floats) -> float | None:

@@ -14,7 +14,7 @@ from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.credit import credit_by_critic
-from pipeline_lib.training.critic import Critic, explained_variance
+from pipeline_lib.training.critic import Critic, explained_variance, lag
 from tests.training.conftest import Agree, make_settings, make_team, run_training
 
 TEAMS = {"a": ("one", "two"), "b": ("one", "two")}
@@ -247,3 +247,13 @@ def test_what_a_critic_cannot_judge_is_refused(changes: dict[str, Any], reason: 
 def test_settings_of_a_critic_that_is_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match="not used with baseline mean"):
         make_settings(advantage={"critic": {"trace": 0.5}})
+
+
+def test_a_critic_that_lags_behind_is_lifted_by_other_problems() -> None:
+    """What other problems earned beyond its predictions, in the same turn; nothing of the decision's own problem."""
+    rows = [("a", 0, 3.0), ("a", 0, 5.0), ("b", 0, 2.0), ("b", 0, None), ("c", 0, 6.0), ("b", 1, 9.0)]
+    decisions = [decision(name, ("0", "1"), value, turn=turn) for name, turn, value in rows]
+    returns = [d.reward for d in decisions]
+    found = lag(decisions, returns, [(1.0, 2.0)] * 6)
+    others = {"a": (2 + 6) / 2, "b": (3 + 5 + 6) / 3, "c": (3 + 5 + 2) / 3}
+    assert found == pytest.approx([others[name] - 1.5 if turn == 0 else 0.0 for name, turn, _ in rows])
