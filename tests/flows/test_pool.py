@@ -1,7 +1,9 @@
 """A run on a pool of two workers that share the team's servers and git's origin; one is lost in training."""
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,7 @@ from prefect import get_client
 from prefect.settings import temporary_settings
 
 from pipeline_lib.storage import folder_digest
+from pipeline_lib.tracking.runs import RunKey, RunRecorder
 from tests.flows.project import SMALL, call, make_project
 from tests.flows.team_servers import RESULTS, Servers, team_servers
 from tests.flows.toy_project import started, wait_for, words
@@ -84,6 +87,29 @@ def test_a_run_whose_worker_and_servers_are_lost_goes_on_to_the_same_bytes(
     assert folder_digest(user / trained) == folder_digest(main / trained)
 
     servers.comes_back_from_a_backup(origin)
+
+
+def test_ten_machines_that_begin_together_make_each_run_once(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in servers.variables.items():
+        monkeypatch.setenv(name, value)
+    parts = ("", *(f"train seed {seed}" for seed in range(3)))
+    keys = [RunKey("ten", "brave-owl", "digest", part, f"brave-owl {part}".strip()) for part in parts]
+    together = threading.Barrier(10)
+
+    def write(number: int) -> tuple[str, ...]:
+        (own := tmp_path / f"machine-{number}").mkdir()  # no lock is shared
+        recorder = RunRecorder(servers.variables["MLFLOW_TRACKING_URI"], own)
+        together.wait(60)
+        return tuple(recorder.ids(key)[1] for key in keys)
+
+    with ThreadPoolExecutor(10) as pool:
+        found = set(pool.map(write, range(10)))
+    tracked = MlflowClient(servers.variables["MLFLOW_TRACKING_URI"])
+    experiment = tracked.get_experiment_by_name("ten")
+    assert experiment is not None and len(found) == 1, "all write to the same runs"
+    assert {run.info.run_id for run in tracked.search_runs([experiment.experiment_id])} == set(*found)
 
 
 def lose(machine: Path) -> None:

@@ -70,7 +70,6 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
 def test_machines_that_share_a_server_and_begin_together_make_one_run(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "_is_shared", lambda uri: True)  # this server is on this machine
     home = home.rename(home.with_name("mlflow"))
     server = start(home, monkeypatch)
     keys = [RunKey("team", "brave-owl", "digest", part, f"brave-owl {part}".strip()) for part in ("", "train seed 0")]
