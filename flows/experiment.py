@@ -27,7 +27,7 @@ from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.check_run import check_reasons
 from tasks.experiment.costs import costs
 from tasks.identity.run import call, checked_name, run_name
-from tasks.runtime.arguments import ArgumentError, add_jobs, program_parser
+from tasks.runtime.arguments import ArgumentError, add_jobs, add_overrides, program_parser
 from tasks.runtime.exit_status import explained, sigterm_interrupts
 from tasks.runtime.progress import duration
 from tasks.services.preloaded import preloaded
@@ -58,14 +58,7 @@ def parser() -> argparse.ArgumentParser:
     reader = program_parser("experiment", __doc__)
     reader.add_argument("targets", nargs="*", metavar="stage", help="only these stages and the stages that they need")
     add_jobs(reader)
-    reader.add_argument(
-        "-S",
-        "--set-param",
-        action="append",
-        default=[],
-        metavar="section.key=value",
-        help="change params.yaml first: a setting, or a whole section by a preset's name; may be repeated",
-    )
+    add_overrides(reader, "params.yaml")
     reader.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
     reader.add_argument("--note", default="", help="what the run is for; shown beside its name")
     reader.add_argument("--share", action="store_true", help="take and give results through DVC's default remote")

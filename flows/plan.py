@@ -4,10 +4,12 @@ symposium plan --difference 0.02 0.05          # variances from results/test, if
 symposium plan --between 0.05 --within 0.1       # or given by hand, squared natural units
 symposium plan --memory                          # memory of every stage, on this machine
 symposium plan --memory --gpu 24                 # on a GPU of 24 GiB
+symposium plan --memory -S environment=coding-qwen -S rollouts=gpu   # with other settings than those of params.yaml
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -22,17 +24,19 @@ from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.changes import changed_params
+from tasks.chain.form import requested_changes
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.experiment.plans import family_size
 from tasks.identity.dvc_record import refuse_false_records
-from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
+from tasks.runtime.arguments import ArgumentError, add_overrides, number, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
 def plan(arguments: argparse.Namespace) -> None:
     """Print the requirements of each wanted difference."""
-    params = load_params()
+    params = settings(arguments)
     metric = metric_of(params)
     check_bounds(metric, arguments)
     pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
@@ -99,18 +103,27 @@ def metric_of(params: Params) -> Metric:
     return describe(params.evaluate.metric, metrics)
 
 
-def plan_memory(gpu: float | None) -> None:
+def settings(arguments: argparse.Namespace) -> Params:
+    """Return the settings of ``params.yaml`` with those of the command line; the file stays as it is."""
+    changes = requested_changes({}, {}, arguments.set_param)
+    return changed_params(changes, Path("params.yaml"), Path("conf"), "-S") if changes else load_params()
+
+
+def plan_memory(arguments: argparse.Namespace) -> None:
     """Print the memory of each stage at its peak, by what holds it, and what to set where it does not fit.
 
-    Of a GPU with so many GiB; None: of this machine.
+    Of a GPU, if the arguments have one; else of this machine.
     """
-    params = load_params()
+    params, gpu = settings(arguments), arguments.gpu
+    written = load_params() if arguments.set_param else params
+    # Where the file says other problems, what is prepared says nothing.
+    known = (params.problems, params.environment) == (written.problems, written.environment)
     sizes = known_sizes(params.policy, policy_names(params), fetch=True)
     limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
-    prompt = longest_prompt(params, prepared(params, PROBLEMS))
-    counts = counts_in(params, PROBLEMS)
+    prompt = longest_prompt(params, prepared(params, PROBLEMS) if known else ())
+    counts = counts_in(params, PROBLEMS) if known else {}
     needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu, counts) for stage in STAGES}
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
     for heading in ("", *needs):
@@ -194,6 +207,7 @@ def parser() -> argparse.ArgumentParser:
     reader.add_argument("--between-runs", type=number(0), default=0.0, help="variance between training runs")
     reader.add_argument("--memory", action="store_true", help="show the memory that each stage needs instead")
     reader.add_argument("--gpu", type=number(1, 10_000), metavar="GIB", help="memory of a GPU; default: this machine's")
+    add_overrides(reader, "the settings of params.yaml")
     return reader
 
 
@@ -203,7 +217,7 @@ def main() -> None:
     with explained():
         if wanted.gpu is not None and not wanted.memory:
             raise ArgumentError("--gpu says where the memory is; give --memory, too")
-        plan_memory(wanted.gpu) if wanted.memory else plan(wanted)
+        plan_memory(wanted) if wanted.memory else plan(wanted)
 
 
 if __name__ == "__main__":

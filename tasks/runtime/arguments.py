@@ -96,6 +96,18 @@ class _Parser(argparse.ArgumentParser):
         super().error(fit_terminal(message))
 
 
+def add_overrides(reader: argparse.ArgumentParser, what: str) -> None:
+    """Add ``-S`` to a command line; ``what`` it changes."""
+    reader.add_argument(
+        "-S",
+        "--set-param",
+        action="append",
+        default=[],
+        metavar="section.key=value",
+        help=f"change {what} first: a setting, or a whole section by a preset's name; may be repeated",
+    )
+
+
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """Add ``--jobs``, the number of stages that run at the same time."""
     parser.add_argument(

@@ -71,6 +71,20 @@ def test_the_memory_of_every_stage_here_and_on_a_gpu(project: Path) -> None:
         refused.split()
     )
     assert "give --memory" in call(project, "python", "-m", "flows.plan", "--gpu", "24", status=2)
+    written = (project / "params.yaml").read_bytes()
+    other = call(
+        project, "symposium", "plan", "--memory", "-S", "train.group_size=64", "-S", "train.micro_batch_tokens=8192"
+    )
+    assert held(other) > 1.05 * held(said) and (project / "params.yaml").read_bytes() == written
+    wrong = call(project, "symposium", "plan", "--memory", "-S", "polcy=x", status=2)
+    assert "did you mean 'policy'" in wrong
+
+
+def held(said: str) -> float:
+    """The GiB of training in a table of memory."""
+    headings = next(line for line in said.splitlines() if "audit" in line and "train" in line).split()
+    (line,) = (line for line in said.splitlines() if line.strip().startswith("together"))
+    return float(line.split()[1:][[word for word in headings if word != "warm"].index("train")])
 
 
 def test_without_a_pilot_it_says_what_to_do(project: Path) -> None:
