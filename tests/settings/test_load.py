@@ -341,7 +341,11 @@ def test_settings_are_immutable():
         ),
         (
             "environment: {kind: phlosophers}",
-            ["environment.kind", "no environment 'phlosophers'", "coding, modules, pettingzoo, philosophers"],
+            [
+                "environment.kind",
+                "no environment 'phlosophers'",
+                "coding, documents, modules, pettingzoo, philosophers",
+            ],
         ),
         (
             "environment: {kind: nowhere.to_be.found}",

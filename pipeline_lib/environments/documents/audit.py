@@ -1,0 +1,148 @@
+"""The audit of a reward for answers from documents: scripted teams; some find the answer, most only pretend to.
+
+A text of the audit is what an agent says in a whole episode, a line for each turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, Teams
+from pipeline_lib.audit.result import Check, Rung
+from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
+from pipeline_lib.environments.documents.scripts import asker_says, holder_says, right_answer
+from pipeline_lib.environments.documents.world import ENTITIES, KINDS
+
+
+class WholeEpisodes(Environment[DocumentsProblem, DocumentsState]):
+    """Dialogues as single turns, in which each agent hands in a line for every turn of the dialogue."""
+
+    turns = 1
+
+    def __init__(self, played: DocumentsEnvironment) -> None:
+        self.played = played
+        self.reward_bounds = played.episode_bounds
+
+    @property
+    def paid_by(self) -> object:
+        return self.played.paid_by
+
+    def agents(self, problem: DocumentsProblem) -> tuple[str, ...]:
+        return self.played.agents(problem)
+
+    def start(self, problem: DocumentsProblem, seed: int = 0) -> DocumentsState:
+        return self.played.start(problem, seed)
+
+    def observe(self, state: DocumentsState, agent: int) -> str:
+        return self.played.observe(state, agent)
+
+    def step(
+        self, states: Sequence[DocumentsState], joint_actions: Sequence[Sequence[str]]
+    ) -> list[Outcome[DocumentsState]]:
+        return [self._play(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    def _play(self, state: DocumentsState, actions: Sequence[str]) -> Outcome[DocumentsState]:
+        lines = [text.splitlines() for text in actions]
+        for turn in range(self.played.turns):
+            said = [own[turn] if turn < len(own) else "" for own in lines]
+            [outcome] = self.played.step([state], [said])
+            state = outcome.state
+            if outcome.done:
+                break
+        return Outcome(total(state.earned), state.earned, outcome.metrics, state, done=True, details=outcome.details)
+
+
+class DocumentsExaminer(ScriptedExaminer):
+    """Plays scripted teams through whole dialogues."""
+
+    wanted, words = "proven", "right answers with their support"
+    turns, edited_on = 1, 24
+
+    def examine(
+        self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
+    ) -> tuple[list[Rung], list[Check]]:
+        return super().examine(WholeEpisodes(environment), problems, seed, progress)
+
+    def teams(self, environment: WholeEpisodes, problem: DocumentsProblem, other: DocumentsProblem) -> Teams:
+        turns, agents = environment.played.turns, range(len(environment.agents(problem)))
+        state = environment.start(problem)
+        right, guess = right_answer(problem), _frequent(problem)
+        needed = [{*problem.held(agent)} & {*problem.support} for agent in agents]
+        told = [_told(problem, numbers) for numbers in needed]
+        copied = [_told(problem, problem.held(agent)) for agent in agents]
+        labels = [problem.facts[number].label for number in problem.support]
+        wrong = [" ".join([*label.split()[:-1], guess]) for label in labels]
+
+        def answered(text: str, others: Sequence[str] = told, silent: int = 1) -> list[str]:
+            """The others speak in the first turn, and after so many turns of silence the asker answers."""
+            return ["\n" * min(silent, turns - 1) + text, *others[1:]]
+
+        nobody = [""] * len(agents)
+        found: dict[str, tuple[str, Sequence[str]]] = {
+            "told": ("working", answered(right)),
+            "all_text_copied": ("other", answered(right, copied)),
+            "late": ("other", answered(right, silent=turns - 1)),
+            "without_support": ("other", answered(f"answer {problem.answer}")),
+            "everything_as_support": ("other", answered(f"answer {problem.answer}; {'; '.join(copied)}", copied)),
+            "support_without_answer": ("other", answered("; ".join(["answer", *labels]))),
+            "right_with_made_up_support": (
+                "other",
+                answered("; ".join([f"answer {problem.answer}", *wrong]), nobody, 0),
+            ),
+            "support_not_read": ("other", answered(right, nobody, 0)),
+            "silent": ("degenerate", nobody),
+            "guess_by_frequency": ("degenerate", answered(f"answer {guess}", nobody, 0)),
+            "guess_with_made_up_support": ("degenerate", answered("; ".join([f"answer {guess}", *wrong]), nobody, 0)),
+            "empty_answer": ("degenerate", answered("answer", nobody, 0)),
+            "question_as_answer": ("degenerate", answered(f"answer {problem.question}", nobody, 0)),
+            "another_question": ("degenerate", answered(right_answer(other))),
+            "asker_asks_for_everything": ("degenerate", [_lines(problem.question, turns), *nobody[1:]]),
+            "all_text_copied_and_no_answer": ("degenerate", [_lines(text, turns) for text in copied]),
+            "useless_talk": ("degenerate", [_lines(_useless(problem, agent), turns) for agent in agents]),
+            "copied_prompt": ("degenerate", [" ".join(environment.observe(state, agent).split()) for agent in agents]),
+            "another_agent_answers": ("degenerate", ["", *(f"\n{right}" for _ in nobody[1:])]),
+        }
+        if problem.path and agents[1:]:
+            found["relay"] = "working", _dialogue(environment, problem, whole=True)
+            found["by_hop"] = "working", _dialogue(environment, problem, whole=False)
+        return found
+
+
+def _dialogue(environment: WholeEpisodes, problem: DocumentsProblem, whole: bool) -> list[str]:
+    """Return what agents say who know how: asked for everything at once, or hop by hop."""
+    state, done, lines = environment.start(problem), False, []
+    while not done:
+        said = [
+            holder_says(state, agent) if agent else asker_says(state, whole)
+            for agent in range(len(environment.agents(problem)))
+        ]
+        lines.append(said)
+        [outcome] = environment.played.step([state], [said])
+        state, done = outcome.state, outcome.done
+    return ["\n".join(texts) for texts in zip(*lines, strict=True)]
+
+
+def _told(problem: DocumentsProblem, numbers: Sequence[int] | set[int]) -> str:
+    return "; ".join(problem.facts[number].label for number in sorted(numbers))
+
+
+def _useless(problem: DocumentsProblem, agent: int) -> str:
+    return _told(problem, {*problem.held(agent)} - {*problem.support})
+
+
+def _lines(text: str, turns: int) -> str:
+    return "\n".join([text] * turns)
+
+
+def _frequent(problem: DocumentsProblem) -> str:
+    """Return the most frequent value of the right kind in the documents; of published questions the usual answer."""
+    if not problem.path:
+        return "yes"
+    fitting = ENTITIES[KINDS[problem.answer]]
+    named = Counter(word for fact in problem.facts for word in fact.text.split() if word in fitting)
+    return named.most_common(1)[0][0]

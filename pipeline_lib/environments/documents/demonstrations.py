@@ -1,0 +1,120 @@
+"""Demonstrations for the warm start: what agents say at any point of a dialogue, with many mistakes.
+
+Whole dialogues are played.  Half of the askers ask for the rest of the question at once, so that those who know a fact
+hand on to those who know the next one; the others ask hop by hop.  The mistakes are an answer before the support is
+read, or with another support, a wrong question, silence, and useless talk.  Reinforcement learning has to find out who
+should speak when, and when to stop.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence, Set
+
+from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environments.documents.problem import SINGLE, DocumentsProblem
+from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
+from pipeline_lib.environments.documents.scripts import asker_says, holder_says, question, right_answer
+from pipeline_lib.environments.documents.settings import DocumentsSettings, GeneratedWorlds
+from pipeline_lib.environments.documents.world import ENTITIES, KINDS, RELATIONS, draw_problem
+from pipeline_lib.storage import digest
+
+#: Share of the questions that are demonstrated by one agent with all documents.
+ALONE = 0.25
+
+#: How often one of an agent's turns in which it speaks is shown, rather than any of its turns.
+SPOKEN = 0.5
+
+#: Mistakes of an asker that cannot answer yet, with their shares.
+MISTAKES = {"early": 0.2, "wrong question": 0.5, "silence": 0.3}
+
+#: Generated problems that are demonstrated in place of published ones.
+OTHERS = 512
+
+
+def demonstrate(problems: Sequence[DocumentsProblem], count: int, mistakes: float, seed: int) -> list[Demonstration]:
+    """Return demonstrations, as `Task.demonstrate`; published documents are replaced by generated worlds.
+
+    Raises:
+        ValueError: there are no problems.
+    """
+    if not problems:
+        raise ValueError("there are no questions to demonstrate")
+    rng = random.Random(digest(["documents", seed]))
+    if not all(problem.path for problem in problems):
+        settings = GeneratedWorlds(agents=problems[0].agents, prompt="plain")
+        problems = [draw_problem(settings, rng.choice(settings.hops), rng) for _ in range(OTHERS)]
+    team, alone = (DocumentsEnvironment(DocumentsSettings(team=name)) for name in ("team", SINGLE))
+    shown: list[Demonstration] = []
+    while len(shown) < count:
+        problem = rng.choice(problems)
+        shown += _alone(alone, problem, mistakes, rng) if rng.random() < ALONE else _team(team, problem, mistakes, rng)
+    return shown[:count]
+
+
+def _alone(
+    environment: DocumentsEnvironment, problem: DocumentsProblem, mistakes: float, rng: random.Random
+) -> list[Demonstration]:
+    state = environment.start(problem)
+    action = _wrong_answer(problem, state.read, rng) if rng.random() < mistakes else right_answer(problem)
+    return [Demonstration(environment.observe(state, 0), _spaced(action))]
+
+
+def _team(
+    environment: DocumentsEnvironment, problem: DocumentsProblem, mistakes: float, rng: random.Random
+) -> list[Demonstration]:
+    """Return an action of the asker and one of another agent, each from a random turn of a dialogue."""
+    state, whole, agents = environment.start(problem), rng.random() < 0.5, len(environment.agents(problem))
+    turns: list[list[Demonstration]] = []
+    done = False
+    while not done:
+        actions = [_asked(state, whole, mistakes, rng), *(_held(state, a, mistakes, rng) for a in range(1, agents))]
+        seen = [environment.observe(state, agent) for agent in range(agents)]
+        turns.append([Demonstration(text, _spaced(each)) for text, each in zip(seen, actions, strict=True)])
+        [outcome] = environment.step([state], [actions])
+        state, done = outcome.state, outcome.done
+    return [_one([turn[agent] for turn in turns], rng) for agent in (0, rng.randrange(1, agents))]
+
+
+def _one(shown: Sequence[Demonstration], rng: random.Random) -> Demonstration:
+    """Return one of an agent's turns, mostly one in which it speaks."""
+    spoken = [each for each in shown if each.action]
+    return rng.choice(spoken if spoken and rng.random() < SPOKEN else shown)
+
+
+def _asked(state: DocumentsState, whole: bool, mistakes: float, rng: random.Random) -> str:
+    said = asker_says(state, whole)
+    if rng.random() >= mistakes:
+        return said
+    mistake = rng.choices(list(MISTAKES), list(MISTAKES.values()))[0]
+    if mistake == "early" or "answer" in said:
+        return _wrong_answer(state.problem, state.read, rng)
+    if mistake == "wrong question":
+        who = question(state.problem, state.read, whole=False).split()[0]
+        return f"{who} {rng.choice([*RELATIONS[KINDS[who]]])}?"
+    return ""
+
+
+def _held(state: DocumentsState, agent: int, mistakes: float, rng: random.Random) -> str:
+    """Return what a holder says; its mistake is to tell anything that it knows, or to keep silent."""
+    said = holder_says(state, agent)
+    if rng.random() >= mistakes:
+        return said
+    own = state.problem.held(agent)
+    return "" if said and rng.random() < 0.5 else _listed(state.problem, rng.sample(own, len(own)))
+
+
+def _wrong_answer(problem: DocumentsProblem, read: Set[int], rng: random.Random) -> str:
+    """Return an answer of the right kind, mostly a wrong one, with any facts as support."""
+    given = rng.choice([problem.answer, rng.choice(ENTITIES[KINDS[problem.answer]])])
+    named = rng.sample(sorted(read), rng.randint(0, min(5, len(read))))
+    return "; ".join([*filter(None, [_listed(problem, named)]), f"answer {given}"])
+
+
+def _listed(problem: DocumentsProblem, numbers: Sequence[int]) -> str:
+    return "; ".join(problem.facts[number].label for number in numbers)
+
+
+def _spaced(action: str) -> str:
+    """Return an action with a space before it, as words in observations have: they are the same tokens then."""
+    return f" {action}" if action else ""

@@ -1,0 +1,122 @@
+"""A question over documents that are dealt out to agents, and everything that is known about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_lib.problems.content import normalised_text
+from pipeline_lib.storage import digest
+
+#: The agents of a team; the first one alone is told the question, and answers it.
+AGENTS = ("asker", "first", "second", "third")
+ASKER, SINGLE = AGENTS[0], "single"
+
+#: A pair of words that begin a fact of a generated world: who, and a relation.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sentence of a document.
+
+    Attributes:
+        label: how a team names it, as support of an answer: the fact itself in generated worlds, such as ``anna boss
+            carl``; of published documents the title and the number of the sentence, such as ``Eiffel Tower 2``.
+        text: the sentence.
+        title: of its document.
+        holder: number of the agent that the document was dealt to.
+    """
+
+    label: str
+    text: str
+    title: str
+    holder: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsProblem:
+    """A question, its answer, and the facts of all documents.
+
+    Attributes:
+        id: unique within its source.
+        source: where it comes from: ``world``, ``hotpotqa``, ``2wikimultihop``.
+        family: cluster of related problems.
+        question: as the asker is told it.
+        answer: the right one.
+        agents: number of agents with documents.
+        facts: of all documents, those of one document in a row.
+        support: numbers of the facts that together prove the answer; in a world in the order of the hops.
+        path: of a question about a world: who it begins with, and the relations to follow; else empty.
+        plain: the agents are prompted in plain English.
+    """
+
+    id: str
+    source: str
+    family: str
+    question: str
+    answer: str
+    agents: int
+    facts: tuple[Fact, ...]
+    support: tuple[int, ...]
+    path: tuple[str, ...] = ()
+    plain: bool = False
+
+    @property
+    def content_hash(self) -> str:
+        """Return the SHA-256 of the normalised question and of all documents, whoever has them."""
+        return digest([normalised_text(self.question), sorted({normalised_text(fact.text) for fact in self.facts})])
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DocumentsProblem:
+        row = dict(value)
+        row["facts"] = tuple(Fact(**fact) for fact in row["facts"])
+        row |= {name: tuple(row[name]) for name in ("support", "path")}
+        return cls(**row)
+
+    def held(self, agent: int) -> list[int]:
+        """Return the numbers of the facts in the documents of an agent."""
+        return [number for number, fact in enumerate(self.facts) if fact.holder == agent]
+
+    def keys(self) -> dict[Key, int]:
+        """Return the facts of a generated world by their first two words; nothing for published documents."""
+        if not self.path:
+            return {}
+        return {key_of(fact.label): number for number, fact in enumerate(self.facts)}
+
+    def documents(self, agents: Collection[int]) -> list[list[Fact]]:
+        """Return the documents of some agents, each as its facts."""
+        dealt = [fact for fact in self.facts if fact.holder in agents]
+        return [list(facts) for _, facts in itertools.groupby(dealt, key=lambda fact: fact.title)]
+
+
+def key_of(statement: str) -> Key:
+    """Return who a statement of a world is about, and its relation."""
+    who, relation = statement.split()[:2]
+    return who, relation
+
+
+@functools.lru_cache(maxsize=65536)
+def words_of(text: str) -> str:
+    """Return the words of a text in lower case with single spaces: texts that differ in marks only are equal."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def price_of(text: str) -> int:
+    """Return the number of tokens of a text that are paid for, whatever the model: marks, and eight letters of a word.
+
+    Joined words thus cost what separate ones do.
+
+    Examples:
+        >>> price_of("anna boss?"), price_of("annabosscarlhome"), price_of(" ")
+        (3, 2, 0)
+    """
+    return len(re.findall(r"\w{1,8}|[^\w\s]", text))

@@ -1,0 +1,209 @@
+"""The dialogue as an `Environment`: in every turn all agents speak at once, until the asker answers.
+
+Everybody reads every message.  What a turn earns is what it adds to the reward of the whole episode.  Nothing is
+random, no program is run, and no model is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem, price_of, words_of
+from pipeline_lib.environments.documents.reading import Answer, is_useful, normalised_answer, read_answer, told
+from pipeline_lib.environments.documents.rewards import Talk, make_reward
+from pipeline_lib.environments.documents.settings import MOST_TOKENS, DocumentsSettings
+
+_RULES = (
+    "You are {name}, one of {count} agents who answer a question together. Each of you has other documents, only "
+    "{asker} is told the question and answers it, and all read every message. Each word has a price: say what the "
+    "others need, or else write only a dash.\n"
+)
+_ANSWERING = (
+    "To answer, write the {labels} that prove it, and then the answer, with semicolons between them, for example: "
+    "{example}\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsState:
+    """The state of an episode.
+
+    Attributes:
+        problem: the question and its documents.
+        turns: the messages of each turn by agent, empty for silence.
+        read: numbers of the facts that the asker has read.
+        tokens: price of each agent's messages.
+        useless: price of those of each agent's messages that were of no use.
+        earned: reward terms of the episode so far.
+        answer: None before the asker answers.
+    """
+
+    problem: DocumentsProblem
+    turns: tuple[tuple[str, ...], ...]
+    read: frozenset[int]
+    tokens: tuple[int, ...]
+    useless: tuple[int, ...]
+    earned: Mapping[str, float] = field(default_factory=dict)
+    answer: Answer | None = None
+
+
+class DocumentsEnvironment(Environment[DocumentsProblem, DocumentsState]):
+    """Agents with different documents, or one with all; `task.METRICS` says what is measured."""
+
+    def __init__(self, settings: DocumentsSettings) -> None:
+        self._single = settings.team == SINGLE
+        self.turns = 1 if self._single else settings.turns
+        self._reward = make_reward(settings.reward, self.turns)
+        least, greatest = self._reward.bounds
+        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
+        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
+        return self._reward.bounds
+
+    @property
+    def paid_by(self) -> object:
+        return self._reward
+
+    def agents(self, problem: DocumentsProblem) -> tuple[str, ...]:
+        return (SINGLE,) if self._single else AGENTS[: problem.agents]
+
+    def start(self, problem: DocumentsProblem, seed: int = 0) -> DocumentsState:
+        count = len(self.agents(problem))
+        read = frozenset(range(len(problem.facts)) if self._single else problem.held(0))
+        return DocumentsState(problem, (), read, (0,) * count, (0,) * count)
+
+    def observe(self, state: DocumentsState, agent: int) -> str:
+        return "".join(part.text for part in self.parts(state, agent))
+
+    def parts(self, state: DocumentsState, agent: int) -> Sequence[Part]:
+        return self._parts(state, agent, 0)
+
+    def shortened(self, state: DocumentsState, agent: int, cut: int) -> str | None:
+        if cut >= len(state.turns):
+            return None
+        return "".join(part.text for part in self._parts(state, agent, cut))
+
+    def _parts(self, state: DocumentsState, agent: int, cut: int) -> list[Part]:
+        problem, names = state.problem, self.agents(state.problem)
+        name, number = names[agent], len(state.turns) + 1
+        documents = problem.documents(range(problem.agents) if self._single else (agent,))
+        lines = [
+            f" {'; '.join(fact.text for fact in facts)}"
+            if problem.path
+            else "\n".join(f" {fact.label}: {fact.text}" for fact in facts)
+            for facts in documents
+        ]
+        said = [
+            f"{speaker}: {text}\n"
+            for messages in state.turns[cut:]
+            for speaker, text in zip(names, messages, strict=True)
+            if text
+        ]
+        return [
+            *(_rules(problem, name, len(names)) if problem.plain else ()),
+            Part("documents", "\n".join([f"{name} knows", *lines, ""])),
+            *([Part("question", f"question: {problem.question}\n")] if agent == 0 else ()),
+            *([Part("dialogue", "".join(said))] if said else ()),
+            Part("", f"turn {number}\n{name}:"),
+        ]
+
+    def step(
+        self, states: Sequence[DocumentsState], joint_actions: Sequence[Sequence[str]]
+    ) -> list[Outcome[DocumentsState]]:
+        return [self._outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    def _outcome(self, state: DocumentsState, actions: Sequence[str]) -> Outcome[DocumentsState]:
+        problem, names = state.problem, self.agents(state.problem)
+        if len(actions) != len(names):
+            raise ValueError(f"got {len(actions)} actions for the {len(names)} agents of {problem.id}")
+        answer = read_answer(problem, actions[0], state.read)
+        # What has no word is silence; an answer is no message.
+        said = tuple(
+            " ".join(text.split()) if words_of(text) and (agent or answer is None) else ""
+            for agent, text in enumerate(actions)
+        )
+        prices = [price_of(text) for text in said]
+        idle = [
+            bool(text) and not is_useful(problem, text, state.read, asks=not agent) for agent, text in enumerate(said)
+        ]
+        after = replace(
+            state,
+            turns=(*state.turns, said),
+            read=state.read.union(*(told(problem, text) for text in said[1:])),
+            tokens=tuple(before + price for before, price in zip(state.tokens, prices, strict=True)),
+            useless=tuple(
+                before + price * each for before, price, each in zip(state.useless, prices, idle, strict=True)
+            ),
+            answer=answer,
+        )
+        earned = self._reward.terms(Talk(answer, sum(after.tokens), len(after.turns)))
+        gained = {name: value - state.earned.get(name, 0.0) for name, value in earned.items()}
+        return Outcome(
+            reward=total(gained),
+            terms=gained,
+            metrics=measure(after, names),
+            state=replace(after, earned=earned),
+            done=answer is not None or len(after.turns) >= self.turns,
+            details={"answer": normalised_answer(answer.text) if answer else ""},
+        )
+
+    def divided(self, problem: DocumentsProblem) -> bool:
+        return not self._single
+
+    def exhibit(self, state: DocumentsState, actions: Sequence[str]) -> Exhibit:
+        problem = state.problem
+        lines = [f"{name}: {text.strip()}" for name, text in zip(self.agents(problem), actions, strict=True) if text]
+        answer = read_answer(problem, actions[0], state.read)
+        if answer is None:
+            return Exhibit("\n".join(lines))
+        proven = answer.proving == answer.needed == answer.named
+        wanted = "; ".join(problem.facts[number].label for number in problem.support)
+        return Exhibit(
+            "\n".join([f"question: {problem.question}", *lines]),
+            checks=(
+                Check(f"the answer is {problem.answer}", answer.right, answer.text),
+                Check(f"its support is {wanted}", proven, f"{answer.proving} of {answer.needed}"),
+            ),
+        )
+
+
+def measure(state: DocumentsState, names: Sequence[str]) -> dict[str, float]:
+    """Return the metrics of an episode so far; see `task.METRICS`."""
+    answer = state.answer
+    named = max(1, answer.named) if answer else 1
+    right, support = (float(answer.right), answer.support) if answer else (0.0, 0.0)
+    return {
+        "proven": right * support,
+        "all_proven": float(right * support >= 1.0),
+        "right_answer": right,
+        "support_share": support,
+        "answered": float(answer is not None),
+        "contradicted": answer.contradicted / named if answer else 0.0,
+        "invented": answer.invented / named if answer else 0.0,
+        "not_read": answer.unread / named if answer else 0.0,
+        "message_tokens": float(min(MOST_TOKENS, sum(state.tokens))),
+        "turns_used": float(len(state.turns)),
+        "useless_talk": sum(state.useless) / max(1, sum(state.tokens)),
+        **{
+            f"useless_{name}": idle / max(1, price)
+            for name, idle, price in zip(names, state.useless, state.tokens, strict=True)
+            if name != SINGLE
+        },
+    }
+
+
+def _rules(problem: DocumentsProblem, name: str, count: int) -> list[Part]:
+    rules = _RULES.format(name=name, count=count, asker=ASKER) if count > 1 else ""
+    if name in (ASKER, SINGLE):
+        labels, example = "titles and numbers of the sentences", "Eiffel Tower 1; Gustave Eiffel 2; answer Paris"
+        if problem.path:
+            labels, example = "facts", "anna boss carl; carl home rome; answer rome"
+            rules += "A fact is who, a relation, and a value: anna boss carl says that the boss of anna is carl.\n"
+        rules += _ANSWERING.format(labels=labels, example=example)
+    return [Part("rules", rules)]

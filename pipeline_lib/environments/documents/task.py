@@ -1,0 +1,141 @@
+"""The documents environment's implementation of `Task`, and what it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environments.documents.demonstrations import demonstrate
+from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem
+from pipeline_lib.environments.documents.published import read_dataset
+from pipeline_lib.environments.documents.rewards import TERMS
+from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
+from pipeline_lib.environments.documents.settings import (
+    MOST_TOKENS,
+    MOST_TURNS,
+    DocumentsSettings,
+    GeneratedWorlds,
+    PublishedDocuments,
+)
+from pipeline_lib.environments.documents.world import generate
+from pipeline_lib.problems.splitting import split_problems
+
+if TYPE_CHECKING:
+    from pipeline_lib.environment_api.task import Demonstration
+
+METRICS = {
+    "proven": Metric(
+        "answers with their support",
+        "the answer is right, times the share of its support among all facts that are named or needed",
+        share=True,
+        over_checkpoints=True,
+        at_k="accuracy",
+    ),
+    "all_proven": Metric(
+        "right answers with exactly their support",
+        "the answer is right, and the facts that prove it are named and no others",
+        share=True,
+        over_checkpoints=True,
+        solves=True,
+    ),
+    "right_answer": Metric("right answers", "the answer is the right one", share=True, over_checkpoints=True),
+    "support_share": Metric(
+        "support", "facts that are named and prove the answer, as a share of all that are named or needed", share=True
+    ),
+    "answered": behaviour("questions answered", "the asker answers, rightly or not", over_checkpoints=True),
+    "contradicted": behaviour(
+        "support that documents contradict", "share of the named facts that documents contradict", better="lower"
+    ),
+    "invented": behaviour(
+        "support that is invented", "share of the named facts about which no document says anything", better="lower"
+    ),
+    "not_read": behaviour(
+        "support that was not read", "share of the named facts that are true and unknown to the asker", better="lower"
+    ),
+    "message_tokens": Metric(
+        "tokens of messages",
+        "marks, and eight letters of a word each, of all messages",
+        better="lower",
+        low=0.0,
+        high=float(MOST_TOKENS),
+        over_checkpoints=True,
+    ),
+    "turns_used": Metric(
+        "turns", "turns until the answer", better="lower", low=0.0, high=float(MOST_TURNS), over_checkpoints=True
+    ),
+    "useless_talk": behaviour(
+        "useless talk",
+        "share of the messages' tokens with which nobody told, or asked for, a fact that was still needed",
+        better="lower",
+        over_checkpoints=True,
+    ),
+    **{
+        f"useless_{name}": behaviour(f"useless talk of {name}", f"the same share for {name} alone", better="lower")
+        for name in AGENTS
+    },
+}
+
+
+class DocumentsTask(Task):
+    """Agents with different documents answer a question that only the first of them is told."""
+
+    settings = DocumentsSettings
+    problems = (GeneratedWorlds, PublishedDocuments)
+    primary = "proven"
+    chosen_by = "answer"
+    rewarded_in = "pipeline_lib.environments.documents.runtime:DocumentsEnvironment"  # it depends on how texts are read
+    guards = ({"metric": "answered", "better": "higher", "slack": 0.1},)
+
+    def make_problems(self, settings: GeneratedWorlds | PublishedDocuments) -> Mapping[str, Sequence[DocumentsProblem]]:
+        if settings.kind == "worlds":
+            return generate(settings)
+        return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
+
+    def read_problem(self, row: Mapping[str, Any]) -> DocumentsProblem:
+        return DocumentsProblem.from_json(row)
+
+    def prompts(self, problems: Sequence[DocumentsProblem]) -> list[str]:
+        found = []
+        for team in ("team", SINGLE):
+            environment = DocumentsEnvironment(DocumentsSettings(team=team))
+            for problem in problems:
+                state = environment.start(problem)
+                found += [environment.observe(state, agent) for agent in range(len(environment.agents(problem)))]
+        return found
+
+    def demonstrate(
+        self, problems: Sequence[DocumentsProblem], count: int, mistakes: float, seed: int
+    ) -> Sequence[Demonstration]:
+        return demonstrate(problems, count, mistakes, seed)
+
+    def make(self, settings: DocumentsSettings, executor: Callable[[], Any]) -> DocumentsEnvironment:
+        return DocumentsEnvironment(settings)
+
+    def single_agent(self, settings: DocumentsSettings) -> DocumentsSettings:
+        return settings.model_copy(update={"team": SINGLE})
+
+    def most_turns(self, params: Any) -> int:
+        return 1 if params.environment.team == SINGLE else int(params.environment.turns)
+
+    def unsuitable(self, protocol: str, settings: DocumentsSettings) -> str:
+        return "the agents of environment.kind documents read each other's messages already"
+
+    def agent_names(self, params: Any) -> Sequence[str]:
+        return (SINGLE,) if params.environment.team == SINGLE else AGENTS[: params.problems.agents]
+
+    def check(self, params: Any) -> None:
+        if params.problems.kind == "worlds":
+            check_steps(params)
+
+    def terms(self, settings: DocumentsSettings) -> Mapping[str, str]:
+        return TERMS if settings.reward.kind == "sound" else {}
+
+    def metrics(self) -> Metrics:
+        return METRICS
+
+    def audit(self) -> Any:
+        from pipeline_lib.environments.documents.audit import DocumentsExaminer  # loads scipy: 0.5 s
+
+        return DocumentsExaminer()
