@@ -22,13 +22,13 @@ class SoundDocumentsReward(Section):
     support: float = Field(
         1.0, ge=0, description="facts that are named and prove the answer, as a share of all that are named or needed"
     )
-    wrong: float = Field(0.3, ge=0, description="penalty of a wrong answer")
+    wrong: float = Field(0.1, ge=0, description="penalty of a wrong answer")
     made_up: float = Field(
-        0.3, ge=0, description="penalty if no fact that the asker names was read by it; proportional to their share"
+        0.1, ge=0, description="penalty if no fact that the asker names was read by it; proportional to their share"
     )
-    token: float = Field(0.01, ge=0, description="price of a token of a message: a mark, or eight letters of a word")
-    tokens: int = Field(40, ge=1, le=MOST_TOKENS, description="most tokens of an episode that are paid for")
-    turn: float = Field(0.02, ge=0, description="price of a turn")
+    token: float = Field(0.002, ge=0, description="price of a token of a message: a mark, or eight letters of a word")
+    tokens: int = Field(100, ge=1, le=MOST_TOKENS, description="most tokens of an episode that are paid for")
+    turn: float = Field(0.005, ge=0, description="price of a turn")
 
 
 DocumentsReward = Annotated[SoundDocumentsReward | CustomReward, Field(discriminator="kind")]
