@@ -49,8 +49,8 @@ prepare()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes share the tests: two more than there are cores, for many tests wait for a long time."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Return how many processes share the tests: one more than there are cores, for many tests wait for a long time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before the marks select what runs

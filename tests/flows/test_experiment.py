@@ -20,7 +20,7 @@ EXPERIMENT = ("-m", "flows.experiment", "--jobs", "2")
 AT_ONCE = ("-m", "flows.experiment", "--jobs", "5")
 
 
-@pytest.mark.drawn("how an experiment ends", "tasks", count=2)
+@pytest.mark.drawn("how an experiment ends", "tasks")
 def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path, server: dict[str, str]) -> None:
     (toy / ".symposium" / "meet").mkdir(parents=True)  # each training waits there until the other one has come
     said = call(toy, "python", *EXPERIMENT)
@@ -54,7 +54,7 @@ def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, 
     assert "Traceback" not in said
 
 
-@pytest.mark.drawn("how an experiment ends", "tasks", count=2)
+@pytest.mark.drawn("how an experiment ends", "tasks")
 def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, server: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()
     said = call(toy, "python", *AT_ONCE, status=1, **server)
@@ -78,7 +78,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert (toy / "models/0/weights.txt").exists()
 
 
-@pytest.mark.drawn("how an experiment ends", "tasks", count=2)
+@pytest.mark.drawn("how an experiment ends", "tasks")
 def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, server: dict[str, str]) -> None:
     """By Ctrl-C, then when it goes on by SIGTERM, then by ``kill -9``; the fourth time nobody ends it.
 

@@ -140,7 +140,7 @@ def test_a_second_one_says_that_it_runs_already(ui: Ui) -> None:
     assert f"error: already running: Prefect {ui.prefect}, MLflow {ui.mlflow}" in said
 
 
-@pytest.mark.drawn("the UI", "tasks", count=2)
+@pytest.mark.drawn("the UI", "tasks")
 def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: Ui, tmp_path: Path) -> None:
     before = call(ui.project, "git", "status", "--porcelain")
     with browser(tmp_path) as window:
@@ -263,7 +263,7 @@ def test_settings_that_contradict_each_other_end_the_run_with_a_sentence(
     assert "Traceback" not in ui.logged(run)
 
 
-@pytest.mark.drawn("the UI", "tasks", count=2)
+@pytest.mark.drawn("the UI", "tasks")
 def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> None:
     home = ui.project / ".symposium"
     begun = set(home.rglob("began-at-*"))
@@ -292,7 +292,7 @@ def _hold(home: Path, begun: set[Path]) -> bool:
     return False
 
 
-@pytest.mark.drawn("the UI", "tasks", count=2)
+@pytest.mark.drawn("the UI", "tasks")
 def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
     home = ui.project / ".symposium"
     (home / "hold").touch()
@@ -332,7 +332,7 @@ def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
 BEAT = "prefect.flow-run.heartbeat"
 
 
-@pytest.mark.drawn("the UI", "tasks", count=2)
+@pytest.mark.drawn("the UI", "tasks")
 def test_ctrl_c_leaves_no_process_even_with_a_run_going(ui: Ui) -> None:
     (ui.project / ".symposium" / "hold").touch()
     ui.start("interrupted", steps=10)

@@ -72,6 +72,7 @@ def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: 
     assert known.returncode == 0 and '"pipeline_lib.training.loss"' in known.stdout, known.stderr
 
 
+@pytest.mark.drawn("whole chains", "pipeline_lib")
 @pytest.mark.slow
 @pytest.mark.service
 def test_a_changed_setting_is_not_up_to_date_in_a_project_without_the_code(
