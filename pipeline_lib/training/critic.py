@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings, TrainSettings
 
 Floats = NDArray[np.float64]
-#: Values of ``train.advantage.baseline`` that need a critic.
-BASELINES = ("critic", "counterfactual")
 #: Rows of a step of the optimiser, and tokens of a forward pass of the base.
 ROWS, TOKENS = 256, 16384
 #: Weight of an update's returns in their moving moments.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Decision, Player, Problem, groups, join
+from pipeline_lib.settings.train import LEARNED, TrainSettings
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit, credit_individually
-from pipeline_lib.training.critic import BASELINES, Critic, judge
+from pipeline_lib.training.critic import Critic, judge
 from pipeline_lib.training.curriculum.samplers import LAST_REWARD, TURNS
 from pipeline_lib.training.evidence import evidence
 from pipeline_lib.training.fidelity import measure_fidelity
@@ -21,9 +21,6 @@ from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
 from pipeline_lib.training.update import Learner, update_policy
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.train import TrainSettings
 
 #: The share of infrastructure failures is computed over at least this number of joint actions.
 MIN_EXECUTED = 1000
@@ -81,7 +78,7 @@ def train_step(
     if share := settings.individual_reward:
         discount = settings.discount
         compared, flat_share = credit_individually(experience, teams, share, discount, gains, settings.advantage)
-    elif settings.advantage.baseline in BASELINES:
+    elif settings.advantage.baseline in LEARNED:
         own = None if critic is None else judge(critic, experience, teams, settings)
         compared, flat_share, learned = next(part for part in processes.gather(own) if part is not None)
     else:

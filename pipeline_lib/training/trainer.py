@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -31,11 +31,12 @@ from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.threads import is_large, threads_for
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.settings.train import LEARNED, TrainSettings
 from pipeline_lib.training.ablation import ablate
 from pipeline_lib.training.budget import Budget, most_steps
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
-from pipeline_lib.training.critic import BASELINES, Critic
+from pipeline_lib.training.critic import Critic
 from pipeline_lib.training.curriculum.samplers import Sampler
 from pipeline_lib.training.curriculum.trial import make_sampler, play_trial
 from pipeline_lib.training.learners import make_learners
@@ -49,9 +50,6 @@ from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop
 from pipeline_lib.training.trainer_state import Between, drop_between, load_state, resume_point, write_state
 from pipeline_lib.training.update import Learner
 from pipeline_lib.training.watch import Watch
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.train import TrainSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def train(
     with lock, cpu_numerics(threads_for(team), large), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
         critic = None
-        if settings.advantage.baseline in BASELINES and processes.first:  # the policies are the base still
+        if settings.advantage.baseline in LEARNED and processes.first:  # the policies are the base still
             size = max(len(environment.agents(problem)) for problem in problems)
             critic = Critic(settings.advantage, learners[0].policy, size, seed)
         most = most_steps(settings, budget)
@@ -162,7 +160,7 @@ def train(
             plan=make_plan(**settings.credit.model_dump()),
             check=check if processes.world == 1 else lambda: None,
             overlap=settings.overlap,
-            observed=settings.advantage.baseline in BASELINES,
+            observed=settings.advantage.baseline in LEARNED,
         )
         try:
             due = [done for done in regular if done <= start]
