@@ -47,7 +47,7 @@ from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.step import train_step
 from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
-from pipeline_lib.training.trainer_state import Between, drop_between, load_state, resume_point, write_state
+from pipeline_lib.training.trainer_state import Between, load_state, resume_point, tidy, write_state
 from pipeline_lib.training.update import Learner
 from pipeline_lib.training.watch import Watch
 
@@ -212,7 +212,6 @@ def train(
                 with between.writing():
                     if log is not None:
                         log.sync()
-                        drop_between(scratch)
                     write_state(
                         scratch, step, learners, sampler.state(), counters, processes, critic, not has_checkpoint
                     )
@@ -221,6 +220,8 @@ def train(
                             f"step {step}: processes hold different weights; continue from the last checkpoint"
                         )
                     folder = write_checkpoint(scratch, step, team) if processes.first else None
+                    if processes.first:
+                        tidy(scratch, step, regular)
                 if has_checkpoint:
                     due.append(step)
                     if folder is not None:

@@ -5,7 +5,7 @@ States are twice as large as the weights, so only the newest `KEPT` stay on disk
 starts again from the first checkpoint, which needs none.
 
 Between two checkpoints there is at most one more point to continue from (`Between`), a checkpoint with its state that
-is removed before the next one is written.
+is removed when the next one is complete (`tidy`).
 """
 
 from __future__ import annotations
@@ -61,13 +61,30 @@ class Between:
         self._writing_s = self._last - begin
 
 
-def drop_between(scratch: Path) -> None:
-    """Remove the points to continue from that are no checkpoints of the run."""
-    for step in numbered(scratch, "state-"):
-        with contextlib.suppress(CorruptFileError):
-            if read_record(state_folder(scratch, step) / RECORD).get("between"):
-                shutil.rmtree(step_folder(scratch, step), ignore_errors=True)
-                shutil.rmtree(state_folder(scratch, step))
+def tidy(scratch: Path, step: int, planned: Collection[int]) -> None:
+    """Remove earlier points that are no checkpoints of the run, then all but the newest states.
+
+    To be called when checkpoint and state of ``step`` are complete: a run that is killed before, or whose disk is full,
+    continues from what there was.
+
+    Args:
+        scratch: the run's folder.
+        step: updates done; what later steps have left is not touched.
+        planned: steps that must have a checkpoint at the end of the run, also if they were written as points between
+            the checkpoints of another ``checkpoint_every``.
+    """
+    for old in numbered(scratch, "state-"):
+        if old >= step or old in planned:
+            continue
+        try:
+            between = bool(read_record(state_folder(scratch, old) / RECORD).get("between"))
+        except CorruptFileError:  # damaged, or a removal was cut off: nobody can continue from it
+            between = True
+        if between:  # the state last, for it says what this is
+            shutil.rmtree(step_folder(scratch, old), ignore_errors=True)
+            shutil.rmtree(state_folder(scratch, old))
+    for old in [s for s in numbered(scratch, "state-") if s <= step][:-KEPT]:
+        shutil.rmtree(state_folder(scratch, old))
 
 
 def write_state(
@@ -80,7 +97,7 @@ def write_state(
     critic: Critic | None = None,
     between: bool = False,
 ) -> None:
-    """Write moments and counters after a step, and remove all but the newest states up to it.
+    """Write moments and counters after a step.
 
     Every process must call it; the first one writes.
 
@@ -92,7 +109,7 @@ def write_state(
         counters: counts over the whole run.
         processes: the processes that train together.
         critic: of the first process, if there is one.
-        between: the step has no checkpoint in the plan; `drop_between` removes what is written of it.
+        between: the step has no checkpoint in the plan; `tidy` removes what is written of it.
     """
     with new_folder(state_folder(scratch, step)) if processes.first else contextlib.nullcontext() as folder:
         for learner in learners:  # one after the other, so that only one policy's moments are copied at a time
@@ -120,8 +137,6 @@ def write_state(
             "files": file_digests(folder),
         }
         write_json(folder / RECORD, record)
-    for old in [s for s in numbered(scratch, "state-") if s <= step][:-KEPT]:
-        shutil.rmtree(state_folder(scratch, old))
 
 
 def _write_moments(learner: Learner, folder: Path | None) -> None:

@@ -19,7 +19,7 @@ from pipeline_lib.training.checkpoints import (
     write_checkpoint,
 )
 from pipeline_lib.training.learners import make_learners
-from pipeline_lib.training.trainer_state import load_state, read_state, resume_point, state_folder, write_state
+from pipeline_lib.training.trainer_state import load_state, read_state, resume_point, state_folder, tidy, write_state
 from tests.training.conftest import SAMPLING, make_settings, make_team
 
 
@@ -137,6 +137,9 @@ def test_publish_refuses_damage(tmp_path: Path) -> None:
         publish(tmp_path / "scratch", tmp_path / "output", [10])
 
 
+PLANNED = [0, 10, 20, 30]
+
+
 def saved(scratch: Path, steps: list[int]) -> None:
     team = make_team()
     learners = make_learners(make_settings(), SAMPLING, team, None, None)
@@ -148,6 +151,7 @@ def saved(scratch: Path, steps: list[int]) -> None:
                 learner.optimiser.step(1e-3)
             write_state(scratch, step, learners, {"drawn": 3 * step}, {"executed": step, "lost": 0})
         write_checkpoint(scratch, step, team)
+        tidy(scratch, step, PLANNED)
 
 
 def test_state_round_trip(tmp_path: Path) -> None:
@@ -165,9 +169,6 @@ def test_state_round_trip(tmp_path: Path) -> None:
 def test_only_the_newest_states_are_kept(tmp_path: Path) -> None:
     saved(tmp_path, [0, 10, 20, 30])
     assert sorted(path.name for path in tmp_path.glob("state-*")) == ["state-00020", "state-00030"]
-
-
-PLANNED = [0, 10, 20, 30]
 
 
 def test_resume_from_the_newest(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import EngineError, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.storage import folder_digest
-from pipeline_lib.training import trainer_state
+from pipeline_lib.training import trainer, trainer_state
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.stopping import TrainingStopped
 from tests.training.conftest import (
@@ -315,6 +315,70 @@ def test_a_killed_run_repeats_at_most_a_minute_of_work(tmp_path: Path, monkeypat
     assert sorted(path.name for path in again["scratch"].glob("*-0*")) == [
         "state-00006", "state-00009", "step-00000", "step-00006", "step-00009"
     ]  # fmt: skip
+
+
+class Cut(BaseException):
+    """Ends a run as a kill does."""
+
+
+def point_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int, **options: Any) -> None:
+    """Run until the update after ``last``, whose point between checkpoints is written."""
+    monkeypatch.setattr(trainer_state, "EVERY_S", 0.0)
+    monkeypatch.setattr(trainer_state, "_COST", 1e9)
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        if step == last + 1:
+            raise Cut
+
+    with pytest.raises(Cut):
+        run_training(tmp_path, make_team(), Agree(), on_step=on_step, **options)
+
+
+@pytest.mark.parametrize("function", ["write_state", "write_checkpoint"])
+@pytest.mark.parametrize("error", [Cut(), OSError(28, "No space left on device")])
+def test_a_point_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: BaseException
+) -> None:
+    """Killed, or out of disk space, while a point is written: no work is lost but the updates after the last point."""
+    settings = make_settings(steps=9, checkpoint_every=8)
+    whole, _ = run_training(tmp_path, make_team(), Agree(), settings=settings, scratch=tmp_path / "whole")
+    point_at(tmp_path, monkeypatch, 4, settings=settings)
+    real = getattr(trainer, function)
+
+    def failing(scratch: Path, step: int, *args: Any) -> Any:
+        if step == 6:
+            raise error
+        return real(scratch, step, *args)
+
+    monkeypatch.setattr(trainer, function, failing)
+    with pytest.raises(type(error)):
+        run_training(tmp_path, make_team(), Agree(), settings=settings)
+    monkeypatch.setattr(trainer, function, real)
+    result, _ = run_training(tmp_path, make_team(), Agree(), settings=settings)
+    assert result.resumed_from == 5
+    assert [folder_digest(f) for _, f in result.checkpoints] == [folder_digest(f) for _, f in whole.checkpoints]
+
+
+def test_a_point_becomes_a_checkpoint_where_the_plan_wants_one_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``checkpoint_every`` may change before a killed run is continued."""
+    settings = make_settings(steps=9, checkpoint_every=3)
+    whole, _ = run_training(tmp_path, make_team(), Agree(), settings=settings, scratch=tmp_path / "whole")
+    point_at(tmp_path, monkeypatch, 3, settings=make_settings(steps=9, checkpoint_every=8))
+    result, _ = run_training(tmp_path, make_team(), Agree(), settings=settings)
+    assert (result.resumed_from, [step for step, _ in result.checkpoints]) == (3, [0, 3, 6, 9])
+    assert [folder_digest(f) for _, f in result.checkpoints] == [folder_digest(f) for _, f in whole.checkpoints]
+
+
+def test_nothing_is_left_of_a_damaged_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make_settings(steps=6, checkpoint_every=6)
+    point_at(tmp_path, monkeypatch, 3, settings=settings)
+    scratch = tmp_path / "scratch"
+    (scratch / "state-00003" / "state.json").write_bytes(b"{")
+    monkeypatch.setattr(trainer_state, "EVERY_S", 60.0)
+    run_training(tmp_path, make_team(), Agree(), settings=settings)
+    assert sorted(path.name for path in scratch.glob("*-0*")) == ["state-00006", "step-00000", "step-00006"]
 
 
 def test_a_point_between_checkpoints_costs_at_most_a_fiftieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
