@@ -54,8 +54,8 @@ def text_field(fields: Mapping[str, Any], name: str, where: str = "") -> str:
         ProblemsError: the field is missing, empty, or no text.
     """
     value = fields.get(name)
-    if value is None or value == "":
-        filled = sorted(str(field) for field, content in fields.items() if content not in (None, ""))
+    if value is None or (isinstance(value, str) and not value.strip()):
+        filled = sorted(str(field) for field, content in fields.items() if content not in (None, "") and field != name)
         raise ProblemsError(f"the field {where}{name} is missing; it has {', '.join(filled)}")
     if not isinstance(value, str):
         raise ProblemsError(f"the field {where}{name} must be a text, got {_short(value)}")

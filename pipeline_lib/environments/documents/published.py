@@ -2,7 +2,8 @@
 
 Both have ``question``, ``answer``, ``context`` (titles with their sentences) and ``supporting_facts`` (titles with
 numbers of sentences, from 0); a file may have them as pairs, as first published, as columns, as on the hub, or as JSON
-in a text.  No agent gets all documents that a question needs, so questions that need only one are left out.
+in a text.  No agent gets all documents that a question needs, so questions that need only one are left out.  So are
+those whose titles cannot be told apart by their words, or whose answer has none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact
+from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact, words_of
+from pipeline_lib.environments.documents.reading import normalised_answer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Fields, Row, published_problems, text_field
 from pipeline_lib.storage import digest
@@ -48,9 +50,19 @@ def read_dataset(settings: PublishedDocuments) -> list[tuple[DocumentsProblem, R
 def _problem(name: str, row: Fields, settings: PublishedDocuments) -> DocumentsProblem | None:
     """Return the problem of a row; None if it cannot be dealt out."""
     question, answer = text_field(row, "question"), text_field(row, "answer")
-    context = {title: list(sentences) for title, sentences in _pairs(row, "context", "sentences", list)}
+    documents = list(_pairs(row, "context", "sentences", list))
+    if not all(isinstance(sentence, str) for _, sentences in documents for sentence in sentences):
+        raise ProblemsError("the field context must hold texts as sentences")
+    context = dict(documents)
+    names = {words_of(title) for title in context} - {""}
+    if len(names) < len(documents) or not normalised_answer(answer):
+        return None  # its sentences have no names of their own, or saying nothing would be the right answer
     wanted = {(title, number) for title, number in _pairs(row, "supporting_facts", "sent_id", int)}
-    wanted = {(title, number) for title, number in wanted if 0 <= number < len(context.get(title, ()))}
+    wanted = {
+        (title, number)
+        for title, number in wanted
+        if 0 <= number < len(context.get(title, ())) and words_of(context[title][number])
+    }
     needed = [title for title in context if any(title == each for each, _ in wanted)]
     if not 2 <= len(needed) <= settings.documents:
         return None
@@ -67,6 +79,8 @@ def _problem(name: str, row: Fields, settings: PublishedDocuments) -> DocumentsP
     support: list[int] = []
     for title in titles:
         for number, sentence in enumerate(context[title]):
+            if not words_of(sentence):
+                continue  # who is silent would tell it
             if (title, number) in wanted:
                 support.append(len(facts))
             facts.append(Fact(f"{title} {number + 1}", " ".join(sentence.split()), title, holders[title]))
@@ -94,7 +108,7 @@ def _pairs(row: Fields, name: str, second: str, kind: type) -> Iterator[tuple[st
         value = json.loads(value) if isinstance(value, str) else value
         pairs = zip(value["title"], value[second], strict=True) if isinstance(value, dict) else iter(value)
         for title, each in pairs:
-            if not (isinstance(title, str) and isinstance(each, kind)):
+            if not (isinstance(title, str) and isinstance(each, kind)) or isinstance(each, bool):
                 raise ValueError("a pair is of another type")
             yield title, each
     except (KeyError, TypeError, ValueError) as error:

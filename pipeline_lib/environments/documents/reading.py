@@ -91,10 +91,25 @@ def normalised_answer(text: str) -> str:
 
 
 def told(problem: DocumentsProblem, message: str) -> set[int]:
-    """Return the numbers of the facts whose label or sentence stands in a message."""
-    said = f" {words_of(message)} "
-    names = [(f" {words_of(fact.label)} ", f" {words_of(fact.text)} ") for fact in problem.facts]
-    return {number for number, (label, text) in enumerate(names) if label in said or text in said}
+    """Return the numbers of the facts whose label or sentence stands in a message.
+
+    Of published documents a name within a longer one does not count: *New York 1* does not tell *York 1*.
+    """
+    names: dict[str, set[int]] = {}
+    for number, fact in enumerate(problem.facts):
+        for name in (_apart(fact.label), _apart(fact.text)):
+            names.setdefault(name, set()).add(number)
+    said, found = _apart(message), set()
+    for name in sorted(names, key=len, reverse=True):
+        if name in said:
+            found |= names[name]
+            said = said if problem.path else said.replace(name, " ; ")
+    return found
+
+
+def _apart(text: str) -> str:
+    """Return the words of a text, each with spaces of its own on both sides."""
+    return f" {words_of(text).replace(' ', '  ')} "
 
 
 def is_useful(problem: DocumentsProblem, message: str, read: Set[int], asks: bool) -> bool:

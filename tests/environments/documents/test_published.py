@@ -8,6 +8,9 @@ import pytest
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.documents.demonstrations import demonstrate
+from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.published import read_dataset
+from pipeline_lib.environments.documents.reading import told
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
 from pipeline_lib.environments.documents.scripts import right_answer
 from pipeline_lib.environments.documents.settings import DocumentsSettings, PublishedDocuments
@@ -32,11 +35,18 @@ def row(number: int, form: str) -> dict[str, Any]:
     return {**key, "question": f"Where was the maker of Film {number} born?", "answer": "Rome", **fields}
 
 
-def read(folder: Path, rows: list[dict[str, Any]], **given: Any) -> Any:
+def settings_of(folder: Path, rows: list[dict[str, Any]], **given: Any) -> PublishedDocuments:
     path = folder / "rows.json"
     path.write_text(json.dumps(rows))
-    settings = PublishedDocuments(**{"kind": "hotpotqa", "source": str(path), **given})
-    return find("documents").make_problems(settings)
+    return PublishedDocuments(**{"kind": "hotpotqa", "source": str(path), **given})
+
+
+def read(folder: Path, rows: list[dict[str, Any]], **given: Any) -> Any:
+    return find("documents").make_problems(settings_of(folder, rows, **given))
+
+
+def usable(folder: Path, rows: list[dict[str, Any]], **given: Any) -> list[DocumentsProblem]:
+    return [problem for problem, _ in read_dataset(settings_of(folder, rows, **given))]
 
 
 @pytest.mark.parametrize("form", ["pairs", "columns", "json"])
@@ -91,3 +101,60 @@ def test_published_documents_are_demonstrated_by_generated_worlds_in_plain_engli
     shown = demonstrate(problems, 40, 0.2, seed=0)
     assert len(shown) == 40 and not any("Film" in each.observation for each in shown)
     assert any("only asker is told" in each.observation for each in shown)
+
+
+def test_saying_nothing_tells_no_sentence_and_is_no_right_answer(tmp_path: Path) -> None:
+    rows = [row(number, "pairs") for number in range(6)]
+    for each in rows[:3]:
+        each["answer"] = "The"  # nothing is left of it where answers are compared
+    for each in rows[3:]:
+        each["context"][0][1].append(" ... ")
+        each["context"][1][1].insert(0, "")
+        each["supporting_facts"][1][1] = 1
+    problems = usable(tmp_path, rows, agents=2, documents=5)
+    assert [problem.id for problem in problems] == ["hotpotqa/q3", "hotpotqa/q4", "hotpotqa/q5"]
+    environment = DocumentsEnvironment(DocumentsSettings())
+    for problem in problems:
+        assert all(fact.text.strip(" .") for fact in problem.facts)
+        (outcome,) = environment.step([environment.start(problem)], [("", "")])
+        assert outcome.state.read == set(problem.held(0)), "whoever is silent tells nothing"
+
+
+def test_questions_whose_documents_have_one_name_are_left_out(tmp_path: Path) -> None:
+    rows = [row(number, "pairs") for number in range(6)]
+    for each, title in zip(rows[:3], ("Ann 0", "film: 1!", "..."), strict=True):
+        each["context"].append([title, ["It is another one."]])
+    assert [problem.id for problem in usable(tmp_path, rows)] == ["hotpotqa/q3", "hotpotqa/q4", "hotpotqa/q5"]
+
+
+def test_a_name_within_a_longer_one_is_not_told(tmp_path: Path) -> None:
+    context = [["York", ["A town.", "It is old."]], ["New York", ["A city.", "It is not York 1."]]]
+    support = [["York", 0], ["New York", 0]]
+    (problem,) = usable(tmp_path, [{**row(0, "pairs"), "context": context, "supporting_facts": support}])
+    labels = [fact.label for fact in problem.facts]
+
+    def names(message: str) -> set[str]:
+        return {labels[number] for number in told(problem, message)}
+
+    assert names("New York 1") == {"New York 1"} and names("York 1") == {"York 1"}
+    assert names("new york 1 york 1 york 2") == {"New York 1", "York 1", "York 2"}
+    assert names("It is not York 1.") == {"New York 2"}
+    assert names("York 1 york 1") == {"York 1"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("context", [["Film 0", ["A film.", None]]], "the field context must hold texts as sentences"),
+        ("question", " ", "the field question is missing"),
+        ("answer", "\t", "the field answer is missing"),
+    ],
+)
+def test_fields_of_another_form_are_refused_in_words(tmp_path: Path, field: str, value: Any, reason: str) -> None:
+    with pytest.raises(ProblemsError, match=reason):
+        read(tmp_path, [{**row(0, "pairs"), field: value}])
+
+
+def test_truth_values_are_no_numbers_of_sentences(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError, match="the field supporting_facts must hold"):
+        read(tmp_path, [{**row(0, "json"), "supporting_facts": '[["Film 0", true], ["Ann 0", false]]'}])
