@@ -7,7 +7,6 @@ import pytest
 from pipeline_lib.audit.result import AuditResult, Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.documents.audit import DocumentsExaminer, WholeEpisodes
-from pipeline_lib.environments.documents.rewards import Reward, Talk
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
 from pipeline_lib.environments.documents.settings import DocumentsReward, DocumentsSettings, SoundDocumentsReward
 from pipeline_lib.settings.environment import CustomReward
@@ -21,6 +20,7 @@ def audited(
     return audit(settings, DocumentsEnvironment(settings), questions(agents, hops)["test"])
 
 
+@pytest.mark.drawn("sizes of documents", "pipeline_lib", count=3)
 @pytest.mark.parametrize("agents", [2, 3, 4])
 @pytest.mark.parametrize("hops", [(1, 2), (1, 2, 3)])
 def test_the_sound_reward_passes(agents: int, hops: tuple[int, ...]) -> None:
@@ -53,13 +53,13 @@ def test_teams_earn_in_the_order_of_what_they_are_worth() -> None:
 @pytest.mark.parametrize(
     "name", ["AnyAnswer", "AnyTrueFact", "Talkative", "Quick", "ManyFacts", "Dear", "SupportOnly", "Silence"]
 )
-def test_plausible_wrong_rewards_are_refused(name: str) -> None:
-    found = audited(CustomReward(path=f"{__name__}:{name}"))
+def test_plausible_wrong_rewards_are_refused(own_rewards: None, name: str) -> None:
+    found = audited(CustomReward(path=f"documents_rewards:{name}"))
     assert found.status is Status.FAIL, f"{name}: {found.summary}"
 
 
-def test_a_sound_reward_of_ones_own_is_accepted() -> None:
-    assert audited(CustomReward(path=f"{__name__}:Proven", options={"turn": 0.05})).status is not Status.FAIL
+def test_a_sound_reward_of_ones_own_is_accepted(own_rewards: None) -> None:
+    assert audited(CustomReward(path="documents_rewards:Proven", options={"turn": 0.05})).status is not Status.FAIL
 
 
 def test_scripted_teams_are_what_their_names_say() -> None:
@@ -73,88 +73,3 @@ def test_scripted_teams_are_what_their_names_say() -> None:
     assert not any(problem.facts[number].text in useless for number in problem.support)
     [outcome] = WholeEpisodes(environment).step([environment.start(problem)], [teams["relay"][1]])
     assert outcome.done and outcome.metrics["all_proven"] == 1.0 and outcome.metrics["useless_talk"] == 0.0
-
-
-# rewards of one's own, found by name
-
-
-class Own(Reward):
-    """A reward of the answer and the dialogue, within [0, 1]."""
-
-    bounds = (0.0, 1.0)
-
-    def terms(self, talk: Talk) -> dict[str, float]:
-        return {"own": min(1.0, max(0.0, self.value(talk)))}
-
-    def value(self, talk: Talk) -> float:
-        raise NotImplementedError
-
-
-class AnyAnswer(Own):
-    """Answers, right or wrong."""
-
-    def value(self, talk: Talk) -> float:
-        return float(talk.answer is not None)
-
-
-class AnyTrueFact(Own):
-    """Named facts that are true, whatever the question."""
-
-    def value(self, talk: Talk) -> float:
-        return (talk.answer.supported + talk.answer.unread) / 4 if talk.answer else 0.0
-
-
-class Talkative(Own):
-    """Talk, which looks like cooperation, and a little for the answer."""
-
-    def value(self, talk: Talk) -> float:
-        return 0.8 * min(1.0, talk.tokens / 40) + 0.2 * (talk.answer is not None and talk.answer.right)
-
-
-class Quick(Own):
-    """Answers that come early."""
-
-    def value(self, talk: Talk) -> float:
-        return 1.0 / talk.turns if talk.answer else 0.0
-
-
-class ManyFacts(Own):
-    """The number of facts that an answer names."""
-
-    def value(self, talk: Talk) -> float:
-        return talk.answer.named / 5 if talk.answer else 0.0
-
-
-class Dear(Reward):
-    """The right answer, with a price of words that nobody can pay."""
-
-    bounds = (-10.0, 1.0)
-
-    def terms(self, talk: Talk) -> dict[str, float]:
-        right = float(talk.answer is not None and talk.answer.right)
-        return {"answer": right, "tokens": -min(10.0, 0.5 * talk.tokens)}
-
-
-class SupportOnly(Own):
-    """Whatever is not made up."""
-
-    def value(self, talk: Talk) -> float:
-        return 1.0 - talk.answer.made_up if talk.answer else 0.0
-
-
-class Silence(Own):
-    """Few words."""
-
-    def value(self, talk: Talk) -> float:
-        return 1.0 - talk.tokens / 50
-
-
-class Proven(Reward):
-    """Right answers as far as their support is right, less turns."""
-
-    def __init__(self, turn: float, turns: int) -> None:
-        self.turn, self.bounds = turn, (-turn * turns, 1.0 - turn)
-
-    def terms(self, talk: Talk) -> dict[str, float]:
-        proven = talk.answer.support * talk.answer.right if talk.answer else 0.0
-        return {"proven": proven, "turns": -self.turn * talk.turns}

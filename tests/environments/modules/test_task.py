@@ -13,7 +13,6 @@ from pipeline_lib.environments.modules.demonstrations import MISTAKES, WAYS, dem
 from pipeline_lib.environments.modules.problems.generated import design_of
 from pipeline_lib.environments.modules.problems.problem import SINGLE
 from pipeline_lib.environments.modules.program import join_single
-from pipeline_lib.environments.modules.rewards import Facts, Reward
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ModulesSettings as Settings
 from pipeline_lib.environments.modules.settings import SoundModulesReward
@@ -125,27 +124,12 @@ def test_the_sound_reward_passes_the_audit(executor, which: tuple[int, str]):
 
 
 @pytest.mark.drawn("audits of modules", "pipeline_lib")
-def test_rewards_for_parts_alone_are_refused(executor):
+def test_rewards_for_parts_alone_are_refused(executor, own_rewards):
     found = audited(executor, 3, reward=SoundModulesReward(unit=2.0, form=0.5, system=0.1))
     refused = {check.name for check in found.checks if check.status is Status.FAIL}
     assert found.status is Status.FAIL and "form" in refused
-    found = audited(executor, 3, reward=CustomReward(path=f"{__name__}:SystemOnly"))
+    found = audited(executor, 3, reward=CustomReward(path="modules_rewards:SystemOnly"))
     refused = {check.name for check in found.checks if check.status is Status.FAIL}
     assert "alone" in refused, "a team in which one agent does everything earns as much"
     with pytest.raises(ValueError, match="must set its attribute 'bounds'"):
-        ModulesEnvironment(Settings(reward=CustomReward(path=f"{__name__}:NoBounds")), lambda: executor)
-
-
-class SystemOnly(Reward):
-    """The tests of the whole program alone."""
-
-    bounds = (0.0, 1.0)
-
-    def terms(self, facts: Facts) -> dict[str, float]:
-        return {"system": facts.system}
-
-
-class NoBounds(SystemOnly):
-    """A reward that does not say its greatest value."""
-
-    bounds = (1.0, 1.0)
+        ModulesEnvironment(Settings(reward=CustomReward(path="modules_rewards:NoBounds")), lambda: executor)

@@ -43,8 +43,8 @@ def test_the_published_reward_is_refused_for_nonsense(task: str, variant: str):
     assert {check.name for check in found.checks if check.status is Status.FAIL} >= {"best", "ladder", "form"}
 
 
-def test_a_reward_of_ones_own_is_audited_by_what_it_pays():
-    good, bad = (CustomReward(path=f"{__name__}:{name}") for name in ("Told", "Long"))
+def test_a_reward_of_ones_own_is_audited_by_what_it_pays(own_rewards: None):
+    good, bad = (CustomReward(path=f"writing_rewards:{name}") for name in ("Told", "Long"))
     assert audited("summary", good).status is Status.PASS
     refused = audited("summary", bad)
     assert refused.status is Status.FAIL and refused.identity["reward"] != audited("summary", good).identity["reward"]
@@ -65,26 +65,3 @@ def test_scripted_texts_are_what_their_names_say():
     assert found["copied_source"][0] == problem.text and not "".join(found["white_space"]).strip()
     assert problem.hero not in " ".join(found["wrong_hero"])
     assert all(len(texts) == 2 for texts in found.values())
-
-
-# rewards of one's own, found by name
-
-from pipeline_lib.environments.writing.rewards import Reward, Work  # noqa: E402
-
-
-class Told(Reward):
-    """Facts told, less what does not follow."""
-
-    bounds = (-1.0, 1.0)
-
-    def terms(self, work: Work) -> dict[str, float]:
-        return {"told": work.reading.coverage, "wrong": -min(1.0, work.reading.unsupported)}
-
-
-class Long(Reward):
-    """Characters."""
-
-    bounds = (0.0, 1.0)
-
-    def terms(self, work: Work) -> dict[str, float]:
-        return {"long": min(1.0, len(work.first + work.second) / 200)}
