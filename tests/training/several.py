@@ -98,12 +98,12 @@ def _train(name: str, scratch: Path, processes: Processes, **more: Any) -> Team:
 
 
 if __name__ == "__main__":
-    out = Path(sys.argv[1])
+    out, cases, handed_over = Path(sys.argv[1]), *(json.loads(names) for names in sys.argv[2:])
     together = join_processes()
-    for case in CASES:
+    for case in cases:
         result = run_case(case, out, together)
         (out / f"{case}-{together.rank}-of-{together.world}.json").write_text(json.dumps(result))
-    for case in HANDED_OVER:
+    for case in handed_over:
         begin(case, out / "begun-by-two" / case, together)
         ended = end(case, out / "ended-by-two", out / "begun-by-one" / case, together)
         if together.first:

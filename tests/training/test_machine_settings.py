@@ -39,13 +39,18 @@ def weights(team: Team) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for policy in team.policies.values() for p in policy.model.parameters()])
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> torch.Tensor:
+    """Return the weights of a team that was trained with the usual settings of the machine."""
+    return trained(tmp_path_factory.mktemp("usual"), ({}, {}))
+
+
 @pytest.mark.parametrize(
     "other",
     [{"rows": 3}, {"micro_batch_tokens": 64}, {"overlap": 3}, {"gradient_checkpointing": True}],
     ids=lambda values: next(iter(values)),
 )
-def test_results_are_the_same_up_to_rounding(other: dict[str, Any], tmp_path: Path):
-    usual = trained(tmp_path / "usual", ({}, {}))
+def test_results_are_the_same_up_to_rounding(other: dict[str, Any], usual: torch.Tensor, tmp_path: Path):
     moved = (usual - weights(make_team())).norm()
     assert moved > 1
     for name, halves in (("whole", (other, other)), ("changed on the way", (other, {}))):

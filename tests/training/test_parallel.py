@@ -19,14 +19,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of results of two processes, started by torch's launcher as ``accelerate launch`` does."""
     folder = tmp_path_factory.mktemp("two")
-    for name in HANDED_OVER:
+    asked = [item for item in request.session.items if item.path == Path(__file__) and hasattr(item, "callspec")]
+    cases = sorted({item.callspec.params["name"] for item in asked})
+    handed_over = sorted({item.callspec.params["name"] for item in asked if "began" in item.name})
+    for name in handed_over:
         begin(name, folder / "begun-by-one" / name, Processes())
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "tests.training.several"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, *launcher, str(folder)]
+    command = [sys.executable, *launcher, str(folder), json.dumps(cases), json.dumps(handed_over)]
     with (folder / "log").open("w+") as log:
         launched = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
