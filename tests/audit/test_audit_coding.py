@@ -35,8 +35,9 @@ def audited(section: CodingSettings, problems=PROBLEMS):
         environment.close()
 
 
-@pytest.mark.drawn("audits of coding", "pipeline_lib", count=2)
-@pytest.mark.parametrize("team", ["pair", "single"])
+@pytest.mark.parametrize(
+    "team", ["pair", pytest.param("single", marks=pytest.mark.drawn("audits of coding", "pipeline_lib"))]
+)
 def test_the_sound_reward_passes(team):
     result = audited(CodingSettings(team=team))
     assert result.status is Status.PASS, result.summary
@@ -57,7 +58,7 @@ def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
         assert told in result.summary
 
 
-@pytest.mark.drawn("audits of coding", "pipeline_lib", count=2)
+@pytest.mark.drawn("audits of coding", "pipeline_lib")
 def test_the_fine_reward_passes_and_attempts_at_its_terms_earn_less_than_the_reference():
     result = audited(CodingSettings(reward=FineCodingReward()))
     assert result.status is Status.PASS, result.summary
@@ -93,7 +94,7 @@ def test_no_show_of_needing_the_helper_earns_more_than_working_alone():
         assert rungs[name].reward == pytest.approx(rungs["solo"].reward) and rungs[name].metrics["cooperation"] == 0
 
 
-@pytest.mark.drawn("audits of coding", "pipeline_lib", count=2)
+@pytest.mark.drawn("audits of coding", "pipeline_lib")
 @pytest.mark.parametrize(
     "weights",
     [{"structure": 5.0, "syntax": 1.0, "tests": 0.2, "cooperation": 0.0}, {"structure": 1, "syntax": 1, "tests": 0.3}],

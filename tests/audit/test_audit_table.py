@@ -23,7 +23,7 @@ def test_there_are_enough_rewards_of_each_kind_and_their_names_differ():
         assert sum(entry.label == label for _, entry in entries) >= 25
 
 
-@pytest.mark.parametrize("entry_of", sampled(SAMPLE, 2, "the audit's table", "pipeline_lib"), ids=" ".join)
+@pytest.mark.parametrize("entry_of", sampled(SAMPLE, 1, "the audit's table", "pipeline_lib"), ids=" ".join)
 def test_the_audit_answers_as_expected(entry_of):
     task, name = entry_of
     chosen = [(other, entry) for other, entry in every_entry() if (other, entry.name) == (task, name)]

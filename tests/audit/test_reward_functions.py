@@ -25,13 +25,13 @@ def audited(case: tuple[str, Any, list[float] | None]) -> symposium.Audit:
     return symposium.audit(reward, rows, metric=metric, solution=solution, weights=weights)
 
 
-@pytest.mark.drawn("bad rewards", "pipeline_lib/audit", count=25)
+@pytest.mark.drawn("bad rewards", "pipeline_lib/audit", count=10)
 @pytest.mark.parametrize("name", BAD)
 def test_a_reward_that_can_be_had_for_nothing_is_refused(name: str) -> None:
     assert not audited(BAD[name]).passed
 
 
-@pytest.mark.drawn("sound rewards", "pipeline_lib/audit", count=10)
+@pytest.mark.drawn("sound rewards", "pipeline_lib/audit", count=5)
 @pytest.mark.parametrize("name", SOUND)
 def test_a_reward_that_pays_for_the_task_is_accepted(name: str) -> None:
     found = audited(SOUND[name])

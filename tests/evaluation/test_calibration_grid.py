@@ -28,6 +28,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.drawn("cells of the calibration", "pipeline_lib/evaluation", count=6)
 @pytest.mark.parametrize("cell", SAMPLE, ids=str)
 def test_words_are_wrong_in_at_most_five_per_cent(cell: Cell) -> None:
     assert cell in CELLS
@@ -65,6 +66,7 @@ def test_the_small_grid_can_fail() -> None:
     assert wilson(wrong, RUNS).low > 0.05
 
 
+@pytest.mark.sample("others", "pipeline_lib/evaluation")
 @pytest.mark.parametrize("others", ["nothing", "clear"])
 def test_power_in_a_family_is_what_was_promised(others: str) -> None:
     assert power(24, True, others, 1_000)["power"] == pytest.approx(0.8, abs=0.03)

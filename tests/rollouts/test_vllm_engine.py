@@ -150,7 +150,7 @@ def adapted(base: Policy, name: str, seed: int) -> Policy:
     return own
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_agents_that_differ_are_served_side_by_side() -> None:
     """A large model, a small one of another vocabulary's size, an adapter of higher rank: each draws from its own."""
     small = vllm_policy(1, "small", num_hidden_layers=1, intermediate_size=64, vocab_size=300)
@@ -173,7 +173,7 @@ def test_agents_that_differ_are_served_side_by_side() -> None:
     assert ids[0][1::3] != ids[1][1::3]
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_replicas_share_the_work_and_the_weights(team: Policy, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two engines side by side draw what one draws, before and after an update."""
     drawn: list[tuple[WorkerHost, int]] = []

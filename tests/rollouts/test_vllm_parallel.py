@@ -40,7 +40,7 @@ def shared_files(ranks: int) -> int:
     return 1 + (ranks if add_up else 0)
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 @pytest.mark.parametrize("ranks", sampled((1, 2), 1, "ranks", "pipeline_lib/rollouts"))
 def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int) -> None:
     base = vllm_policy()
@@ -84,7 +84,7 @@ print("ENDED", flush=True)
 """
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_ranks_take_new_weights_and_end_with_a_killed_trainer() -> None:
     """Killed in the middle of a call: nothing is left, neither processes nor memory."""
     trainer = subprocess.Popen([sys.executable, "-c", TRAINER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -125,7 +125,7 @@ print("FOUND" + json.dumps([[a.ids, a.logprobs] for a in found[0]]))
 """
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_engine_inside_the_process(tmp_path: Path) -> None:
     """In vLLM's own environment, which has neither pydantic settings nor peft of ours; ranks are processes still."""
     team = vllm_policy()

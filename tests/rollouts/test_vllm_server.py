@@ -88,7 +88,7 @@ def _ready(url: str) -> bool:
         return False
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_adapters_are_swapped_on_a_server(base: Policy, url: str) -> None:
     team = {name: adapted(base, name, seed) for seed, name in enumerate(("helper", "main"))}
     wanted = [request for pair in zip(requests(2, "helper"), requests(2, "main"), strict=True) for request in pair]
@@ -108,7 +108,7 @@ def test_adapters_are_swapped_on_a_server(base: Policy, url: str) -> None:
         engine.close()
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_full_weights_are_replaced_on_a_server(base: Policy, url: str) -> None:
     other = vllm_policy(seed=5)
     engine = make_engine(VllmRollouts(process="server", urls=(url,)))
@@ -121,7 +121,7 @@ def test_full_weights_are_replaced_on_a_server(base: Policy, url: str) -> None:
         engine.close()
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 def test_openai_engine_with_token_ids(base: Policy, url: str, tmp_path: Path) -> None:
     server = OpenAIServer(url=f"{url}/v1", models=("tiny",), api="tokens", key_variable="", cache=str(tmp_path))
     engine = OpenAIEngine(server)
@@ -135,7 +135,7 @@ def test_openai_engine_with_token_ids(base: Policy, url: str, tmp_path: Path) ->
     assert engine.counters.prompt_tokens > 0 and engine.counters.generated_tokens > 0
 
 
-@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=3)
+@pytest.mark.drawn("processes of vLLM", "pipeline_lib/rollouts", count=2)
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_openai_engine_with_text(base: Policy, url: str, api: str) -> None:
     """Greedy text is that of the model itself for the same prompt."""

@@ -237,7 +237,7 @@ MEANS = {
 
 
 @pytest.fixture(scope="module")
-def played(executor):
+def played(request, executor):
     """Return the rewards of teams in which one part has also, by each of the means, the method of another."""
     environment = ModulesEnvironment(Settings(), lambda: executor)
     made = class_problem(task(), 3)
@@ -246,7 +246,9 @@ def played(executor):
     whole = f"class Basket:\n{body}"
     teams = {("honest", "with"): [whole, known["two"], known["main"]]}
     teams["honest", "without"] = [whole, "", known["main"]]
-    for name, text in MEANS.items():
+    asked = (item.callspec.params for item in request.session.items if hasattr(item, "callspec"))
+    for name in {params["means"]: None for params in asked if "means" in params}:
+        text = MEANS[name]
         right = text.replace("NAME", "total").replace("BODY", "sum(self.prices)")
         wrong = text.replace("NAME", "total").replace("BODY", "-1")
         for key, source, other in ((("earns", name), right, ""), (("spoils", name), wrong, known["two"])):
@@ -256,6 +258,7 @@ def played(executor):
     return dict(zip(teams, outcomes, strict=True))
 
 
+@pytest.mark.sample("means", "pipeline_lib/environments/modules", count=12)
 @pytest.mark.parametrize("means", MEANS)
 def test_the_method_of_another_part_earns_nothing_and_spoils_nothing(played, means):
     assert played["honest", "with"].reward == pytest.approx(1.6)
@@ -293,9 +296,9 @@ INSTEAD = {
 }
 
 
+@pytest.mark.sample("instead", "pipeline_lib/environments/modules", count=2)
 @pytest.mark.parametrize("instead", INSTEAD)
-def test_the_method_of_another_part_earns_nothing_when_it_comes_with_a_call(played, executor, instead):
-    environment = ModulesEnvironment(Settings(), lambda: executor)
+def test_the_method_of_another_part_earns_nothing_when_it_comes_with_a_call(environment, instead):
     made = class_problem(task(), 3)
     known = dict(made.references[0])
     other, condition = INSTEAD[instead]

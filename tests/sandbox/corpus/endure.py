@@ -58,11 +58,11 @@ class PeakOfJudges(threading.Thread):
                     self.mb = max(self.mb, int(held.split()[1]) / 1024)
 
 
-def endure(executor: Executor, count: int) -> tuple[list[Verdict], float]:
+def endure(executor: Executor, count: int, seed: int = 0) -> tuple[list[Verdict], float]:
     """Return the verdicts of ``count`` hostile runs, and the most resident memory of a judge in MiB."""
     peak = PeakOfJudges(executor)
     peak.start()
-    verdicts = executor.run(jobs(count))
+    verdicts = executor.run(jobs(count, seed))
     peak.ended.set()
     peak.join()
     return verdicts, peak.mb
