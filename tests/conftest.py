@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 from pipeline_lib.locks import locked  # noqa: E402
 from pipeline_lib.tracking.database import SQLITE, make_database  # noqa: E402
 from tasks.identity.run import NOTE, TITLE  # noqa: E402
+from tasks.services.preloaded import preloaded  # noqa: E402
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
 from tasks.services.servers import prefect_server  # noqa: E402
 from tests.crashes import (  # noqa: E402, F401  (hooks)
@@ -94,7 +96,27 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of git and DVC in which nothing was committed; tests copy it."""
+    folder = tmp_path_factory.mktemp("empty")
+    for program in ("git", "dvc"):
+        subprocess.run([program, "init", "-q"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def server() -> Iterator[dict[str, str]]:
     """The variable of people who leave a Prefect server running; without one, each command starts one of its own."""
     with prefect_server() as url:
         yield {"PREFECT_API_URL": f"{url}/api"}
+
+
+@pytest.fixture(scope="session")
+def ready(server: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The variables by which ``python -m flows.<program>`` uses the server, and is a fork that need not load libraries.
+
+    As `symposium run` offers them to its stages; a program is a process of its own all the same.
+    """
+    with preloaded(Path.cwd(), stages=2, jobs=1) as libraries:
+        same = {name: os.environ[name] for name in ("PREFECT_HOME", "PREFECT_UI_URL") if name in os.environ}
+        yield {**server, **libraries(), **same}

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import random
 import re
 import shlex
@@ -28,7 +27,6 @@ from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
-from tasks.services.preloaded import preloaded
 from tasks.services.stage_proxy import ITSELF
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
 from tasks.use.page import EpisodeRequest, play_episode
@@ -49,14 +47,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = call(project, "python", "-m", "flows.experiment", **watch)
     assert ITSELF not in said, "a chain of sixteen stages would take half as long again"
     return project
-
-
-@pytest.fixture(scope="module")
-def ready(server: dict[str, str]) -> Iterator[dict[str, str]]:
-    """What `symposium run` offers its stages: a Prefect server, and a process that has the libraries in memory."""
-    with preloaded(Path.cwd(), stages=2, jobs=1) as libraries:
-        same = {name: os.environ[name] for name in ("PREFECT_HOME", "PREFECT_UI_URL") if name in os.environ}
-        yield {**server, **libraries(), **same}
 
 
 def ran(text: str) -> set[str]:
@@ -100,9 +90,10 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
 
 @pytest.mark.drawn("after a chain", "tasks", count=6)
 def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_this_project(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
-    said = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"))
+    export = ("python", "-m", "flows.export")
+    said = call(finished, *export, str(tmp_path / "team"), **ready)
     assert f"{tmp_path / 'team/helper'}: full weights" in said and "it/s" not in said
     card = (tmp_path / "team/README.md").read_text()
     _, head, text = card.split("---\n", 2)
@@ -130,10 +121,8 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     tests = [json.loads(line) for line in (finished / f"results/test/team-selected-{seed}.jsonl").open()]
     mean = statistics.fmean(row["metrics"]["tests_passed"] for row in tests if "tests_passed" in row["metrics"])
     assert f"Their own result in the test: {100 * mean:.1f} %" in text
-    again = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"), status=2)
-    assert "exists already" in again
-    other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
-    assert "full weights" in other
+    assert "exists already" in call(finished, *export, str(tmp_path / "team"), status=2, **ready)
+    assert "full weights" in call(finished, *export, str(tmp_path / "other"), "--seed", "0", "--step", "0", **ready)
     assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
 
 
@@ -161,8 +150,8 @@ def test_a_notebook_opens_the_teams_of_a_project(finished: Path, monkeypatch: py
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=6)
-def test_a_team_and_its_base_play_a_problem(finished: Path):
-    found = json.loads(call(finished, "python", "-m", "symposium", "play", "--beside", "base", "--json"))
+def test_a_team_and_its_base_play_a_problem(finished: Path, ready: dict[str, str]):
+    found = json.loads(call(finished, "python", "-m", "flows.play", "--beside", "base", "--json", **ready))
     manifest = json.loads((finished / "data/problems/manifest.json").read_text())["splits"]
     chosen = json.loads((finished / "results/selection.json").read_text())["team"]["seeds"]["0"]["step"]
     assert [episode["team"] for episode in found] == [
@@ -178,13 +167,12 @@ def test_a_team_and_its_base_play_a_problem(finished: Path):
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=6)
-def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finished: Path):
+def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finished: Path, ready: dict[str, str]):
     import openai
 
-    command = [sys.executable, "-m", "symposium", "serve", "--port", "0", "--team", "base"]
-    serving = subprocess.Popen(
-        command, cwd=finished, env=environment() | {"SYMPOSIUM_API_KEY": "k"}, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "flows.endpoint", "--port", "0", "--team", "base"]
+    variables = {**environment(), **ready, "SYMPOSIUM_API_KEY": "k"}
+    serving = subprocess.Popen(command, cwd=finished, env=variables, stdout=subprocess.PIPE, text=True)
     try:
         assert serving.stdout is not None
         first = serving.stdout.readline()
@@ -412,9 +400,10 @@ def test_an_evaluation_setting_does_not_train_again(
     told = json.loads((project / "results/verdict.json").read_text())
     assert told["plan"]["deviations"] == ["margin: planned 0.05, done 0.15"]
     assert told["looks"]["count"] == 3
-    assert "3 looks at problems of this test split; 2 plans" in call(project, "python", "-m", "flows.looks")
+    looks = ("python", "-m", "flows.looks")
+    assert "3 looks at problems of this test split; 2 plans" in call(project, *looks, **ready)
     shutil.rmtree(project / "data/problems")  # as in a new clone
-    assert "3 looks at any test split, since no" in call(project, "python", "-m", "flows.looks")
+    assert "3 looks at any test split, since no" in call(project, *looks, **ready)
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=6)
@@ -430,7 +419,7 @@ def test_changed_code_and_settings_train_again_and_changed_back_the_earlier_resu
     text = loss.read_text()
     assert "-(correction * objective).sum()" in text
     loss.write_text(text.replace("-(correction * objective).sum()", "-(correction * objective).sum() * 0.0"))
-    said = call(project, "python", "-m", "flows.identity", "train")
+    said = call(project, "python", "-m", "flows.identity", "train", **ready)
     assert "code: pipeline_lib.training.loss: changed" in said and "train.learning_rate: 0.0" in said
     # The stage identity is left out, so DVC sees no change; whoever forces the stage is told.
     said = call(project, "dvc", "repro", "-f", "--single-item", "train@0", status=255, **ready)
@@ -510,26 +499,6 @@ def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path
     assert re.findall(r"Task run 'team 0 step (\d+)' - Finished in state Completed", printed) == ["15"]
 
 
-@pytest.mark.parametrize(("broken", "words"), [("train: {stesp: 3}", "did you mean 'steps'"), (None, "git checkout")])
-def test_mistakes_end_with_a_message_before_any_work(finished: Path, tmp_path: Path, broken: str | None, words: str):
-    path = tmp_path / "project"
-    path.mkdir()
-    if broken:
-        (path / "params.yaml").write_text(broken)
-    shutil.copytree(finished / "conf", path / "conf")
-    done = subprocess.run(
-        ["python", "-m", "flows.prepare"],
-        cwd=path,
-        env={**environment(), "PYTHONPATH": str(finished)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.drawn("after a chain", "tasks", count=6)
 def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(
     finished: Path, tmp_path: Path, ready: dict[str, str]
@@ -598,7 +567,7 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     assert len(columns) < 20 and "evaluate.test.samples" in columns, columns
     assert not [name for name in columns if "/" in name], "digests of files"
     assert "brave-owl" in shown
-    said = call(project, "python", "-m", "flows.identity", "test", "--compare", "HEAD", "brave-owl")
+    said = call(project, "python", "-m", "flows.identity", "test", "--compare", "HEAD", "brave-owl", **ready)
     assert said.splitlines()[:2] == ["test: HEAD -> brave-owl", "  evaluate.test.samples: 2 -> 3"]
     assert "difference" in call(project, "dvc", "metrics", "diff", "HEAD", "brave-owl", "--all")
     call(project, "dvc", "plots", "diff", "HEAD", "brave-owl")
@@ -667,14 +636,6 @@ def test_a_study_runs_each_cell_once_and_compares_them(finished: Path, tmp_path:
 
     again = call(project, "python", "-m", "flows.study", "rates", **ready)
     assert again.count("unchanged since its last run") == 2 and contrast["sentence"] in again
-
-
-def test_cells_that_are_judged_differently_are_refused(finished: Path, tmp_path: Path):
-    project = copy(finished, tmp_path)
-    write_study(project, {**STUDY, "factors": {"rate": {"usual": {}, "high": {"evaluate.test.samples": 9}}}})
-    assert "differ in evaluate" in call(project, "python", "-m", "flows.study", "rates", status=2)
-    assert not (project / "studies").exists()
-    assert "studies there: conf/studies" in call(project, "python", "-m", "flows.study", "rate", status=2)
 
 
 @pytest.mark.exhaustive

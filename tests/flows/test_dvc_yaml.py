@@ -1,6 +1,7 @@
 """dvc.yaml and tasks/identity/stages.py speak of the same stages."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def test_the_programs_of_the_sandbox_count_where_programs_are_judged():
     assert not any("sandbox" in module for module in identity_of("verdict")["code"])
 
 
-def test_another_project_gets_the_exported_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (ours := tmp_path / "ours").mkdir()
+def test_another_project_gets_the_exported_team(empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(empty_project, ours := tmp_path / "ours")
     monkeypatch.chdir(ours)
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "t")
@@ -59,8 +60,6 @@ def test_another_project_gets_the_exported_team(tmp_path: Path, monkeypatch: pyt
     (ours / "team/helper").mkdir(parents=True)
     (ours / "team/helper/model.safetensors").write_bytes(b"weights")
     for command in (
-        "git init -q -b main",
-        "dvc init -q",
         "dvc add -q team",
         "git add -A",
         "git commit -q -m run",

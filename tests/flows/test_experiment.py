@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking.recorder import Recorder
+from tasks.services.stage_proxy import ADDRESS
 from tests.flows.project import call
 from tests.flows.toy_project import started, still_there, wait_for, words
 
@@ -21,7 +22,7 @@ AT_ONCE = ("-m", "flows.experiment", "--jobs", "5")
 
 
 @pytest.mark.drawn("how an experiment ends", "tasks")
-def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path, server: dict[str, str]) -> None:
+def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path, lent: dict[str, str]) -> None:
     (toy / ".symposium" / "meet").mkdir(parents=True)  # each training waits there until the other one has come
     said = call(toy, "python", *EXPERIMENT)
     assert "5 of 5 stages to check" in said
@@ -41,23 +42,23 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 6"))
     for came in (toy / ".symposium" / "meet").iterdir():
         came.unlink()
-    changed = call(toy, "python", *AT_ONCE, **server)
+    changed = call(toy, "python", *AT_ONCE, **lent)
     assert "3 of 5 stages to check" in changed
     assert "prepare at work" not in changed
     assert (toy / "models/1/weights.txt").read_text() == "1 6"
 
 
-def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, str]) -> None:
-    assert "1 of 1 stages to check" in call(toy, "python", *EXPERIMENT, "alone", **server)
+def test_only_what_was_asked_for_and_what_it_needs(toy: Path, lent: dict[str, str]) -> None:
+    assert "1 of 1 stages to check" in call(toy, "python", *EXPERIMENT, "alone", **lent)
     said = call(toy, "python", *EXPERIMENT, "learm", status=2)
     assert "error: there is no stage 'learm'; did you mean learn?" in said
     assert "Traceback" not in said
 
 
 @pytest.mark.drawn("how an experiment ends", "tasks")
-def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, server: dict[str, str]) -> None:
+def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, lent: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()
-    said = call(toy, "python", *AT_ONCE, status=1, **server)
+    said = call(toy, "python", *AT_ONCE, status=1, **lent)
     assert "error: stage prepare failed: prepare was told to fail" in said
     assert said.count("prepare was told to fail") == 1 and "failed to reproduce" not in said, "said more than once"
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
@@ -66,20 +67,20 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert not (toy / "models").exists()
     (toy / "fail-prepare").unlink()
     (toy / "refuse-prepare").touch()
-    said = call(toy, "python", *AT_ONCE, status=1, **server)
+    said = call(toy, "python", *AT_ONCE, status=1, **lent)
     assert "error: stage prepare refused: nobody would learn from this" in said
     assert said.count("nobody would learn from this") == 1
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
     (toy / "refuse-prepare").unlink()
     assert "Traceback" not in said
-    shown = client_states(server)
+    shown = client_states(lent)
     assert shown["prepare"] == "Failed", "a stage that refuses is not shown as completed"
-    call(toy, "python", *AT_ONCE, "learn@0", **server)
+    call(toy, "python", *AT_ONCE, "learn@0", **lent)
     assert (toy / "models/0/weights.txt").exists()
 
 
 @pytest.mark.drawn("how an experiment ends", "tasks")
-def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, server: dict[str, str]) -> None:
+def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, lent: dict[str, str]) -> None:
     """By Ctrl-C, then when it goes on by SIGTERM, then by ``kill -9``; the fourth time nobody ends it.
 
     The first and the third time it has started a server and a process with the libraries, which have to end, too.
@@ -88,7 +89,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 8"))
     ended: tuple[tuple[int, signal.Signals, tuple[str, ...], dict[str, str]], ...] = (
         (2, signal.SIGINT, EXPERIMENT, {}),
-        (4, signal.SIGTERM, AT_ONCE, server),
+        (4, signal.SIGTERM, AT_ONCE, {name: value for name, value in lent.items() if name != ADDRESS}),
         (6, signal.SIGKILL, EXPERIMENT, {}),
     )
     for step, number, command, variables in ended:
@@ -117,7 +118,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         Recorder(f"sqlite:///{database}", database.parent).update_all_states()  # `make ui` may have had no time
         assert set(mlflow_states(toy).values()) == {"KILLED"}
     (toy / ".symposium" / "hold").unlink()
-    said = call(toy, "python", *AT_ONCE, **server)
+    said = call(toy, "python", *AT_ONCE, **lent)
     assert "prepare at work" not in said
     assert (toy / "models/0/weights.txt").read_text() == "0 8"
     began = sorted(path.name for path in scratch.rglob("began-at-*"))
@@ -125,12 +126,12 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
     assert set(mlflow_states(toy).values()) == {"FINISHED"}
 
 
-def client_states(server: dict[str, str]) -> dict[str, str]:
+def client_states(lent: dict[str, str]) -> dict[str, str]:
     """Return the state that Prefect shows of the latest task run of every stage."""
     from prefect import get_client
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    with temporary_settings({PREFECT_API_URL: server["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+    with temporary_settings({PREFECT_API_URL: lent["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
         runs = sorted(client.read_task_runs(limit=200), key=lambda run: str(run.created))
     return {run.name: run.state.name for run in runs if run.state}
 

@@ -1,12 +1,15 @@
 """Planning by the command that people type: from variances given by hand, and without a pilot."""
 
 import json
+import os
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests.flows.project import ROOT, call
+from tests.programs import command
 
 
 @pytest.fixture
@@ -15,9 +18,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def plan(project: Path, *words: str, status: int = 0) -> str:
+    """Return all that `symposium plan` prints on a terminal of 80 columns."""
+    with mock.patch.dict(os.environ, COLUMNS="80"):
+        ended = command(project, "plan", *words)
+    assert ended.status == status, ended
+    return ended.out + ended.err
+
+
 def test_the_problems_that_a_difference_needs_are_those_of_a_paired_t_test(project: Path) -> None:
     given = ["--between", "0.05", "--within", "0.1", "--difference", "0.05", "--samples", "8", "--seeds", "3"]
-    said = call(project, "python", "-m", "flows.plan", *given)
+    said = plan(project, *given)
     # 301 by statsmodels' TTestPower.solve_power at 0.05 / 4 (four comparisons in the family) for the variance
     # 0.05 + 0.1 / (8 * 3) + 0.1 / 8: the selected team's episodes are spread over three runs, the base's are not.
     rows = [line.split() for line in said.splitlines()]
@@ -26,15 +37,15 @@ def test_the_problems_that_a_difference_needs_are_those_of_a_paired_t_test(proje
 
 def test_the_families_that_a_difference_needs_follow_from_the_range_of_the_metric(project: Path) -> None:
     """ln 0.05 / ln (1 - d / (range + d)): a range twice as wide needs as many for twice the difference d."""
-    given = ["python", "-m", "flows.plan", "--between", "0.05", "--difference"]
-    share = call(project, *given, "0.05", "0.1")
+    given = ("--between", "0.05", "--difference")
+    share = plan(project, *given, "0.05", "0.1")
     assert "undoes the difference: 62, 32 for these differences" in " ".join(share.split())
     shutil.copytree(ROOT / "conf", project / "conf")
     reward = "{preset: philosophers, reward: {kind: terms, weights: {meals: 2.0}, clip: [-1, 1]}}"
     (project / "params.yaml").write_text(f"environment: {reward}\nevaluate: {{metric: reward}}\n")
-    said = call(project, *given, "0.1", "0.2")
+    said = plan(project, *given, "0.1", "0.2")
     assert "undoes the difference: 62, 32 for these differences" in " ".join(said.split())
-    assert "reward lies between -1 and 1" in call(project, *given, "2.5", status=2)
+    assert "reward lies between -1 and 1" in plan(project, *given, "2.5", status=2)
 
 
 def test_a_metric_without_a_range_has_no_number_of_families(project: Path) -> None:
@@ -50,7 +61,7 @@ def test_a_metric_without_a_range_has_no_number_of_families(project: Path) -> No
 
 
 def test_episodes_by_the_million_fit_into_80_columns(project: Path) -> None:
-    said = call(project, "python", "-m", "flows.plan", "--between", "0.1", "--within", "0.1", "--difference", "0.005")
+    said = plan(project, "--between", "0.1", "--within", "0.1", "--difference", "0.005")
     assert "," in said and "…" not in said
 
 
@@ -62,21 +73,19 @@ def test_the_memory_of_every_stage_here_and_on_a_gpu(project: Path) -> None:
     (project / "model/config.json").write_text(json.dumps(shape | more))
     settings = "policy: {kind: pretrained, models: [model], dtype: float32}\nrollouts: {rows: 32}\n"
     (project / "params.yaml").write_text(settings)
-    said = call(project, "python", "-m", "flows.plan", "--memory")
+    said = plan(project, "--memory")
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.split()}
     assert rows["weights"] == ["-", "1.84", "1.84", "1.84", "1.84"]  # 494 million numbers of 4 bytes
     assert len(rows["together"]) == 5 and "on the GPU" not in said
-    refused = call(project, "python", "-m", "flows.plan", "--memory", "--gpu", "2")
+    refused = plan(project, "--memory", "--gpu", "2")
     assert "There are 2.0 GiB on the GPU." in refused and "GiB of memory and there are 2.0 (" in " ".join(
         refused.split()
     )
-    assert "give --memory" in call(project, "python", "-m", "flows.plan", "--gpu", "24", status=2)
+    assert "give --memory" in plan(project, "--gpu", "24", status=2)
     written = (project / "params.yaml").read_bytes()
-    other = call(
-        project, "symposium", "plan", "--memory", "-S", "train.group_size=64", "-S", "train.micro_batch_tokens=8192"
-    )
+    other = plan(project, "--memory", "-S", "train.group_size=64", "-S", "train.micro_batch_tokens=8192")
     assert held(other) > 1.05 * held(said) and (project / "params.yaml").read_bytes() == written
-    wrong = call(project, "symposium", "plan", "--memory", "-S", "polcy=x", status=2)
+    wrong = plan(project, "--memory", "-S", "polcy=x", status=2)
     assert "did you mean 'policy'" in wrong
 
 
@@ -88,6 +97,6 @@ def held(said: str) -> float:
 
 
 def test_without_a_pilot_it_says_what_to_do(project: Path) -> None:
-    said = call(project, "python", "-m", "flows.plan", status=1)
+    said = plan(project, status=1)
     assert "results/test/team-base.jsonl: no pilot; run `make pipeline` once" in said
     assert "--between and --within" in said and "Traceback" not in said

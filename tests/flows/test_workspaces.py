@@ -15,7 +15,7 @@ from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import save_experiment
 from tasks.looks.records import LOOKS, record, records
 from tests.flows.project import call
-from tests.flows.toy_project import commit
+from tests.flows.toy_project import CONFIG, commit
 
 ONE_STAGE = """
 stages:
@@ -183,21 +183,18 @@ def test_a_project_without_a_commit_is_refused_in_words(tmp_path: Path) -> None:
     assert not list((tmp_path / ".symposium").rglob("run"))
 
 
-def test_the_persons_own_dvc_settings_come_along(toy: Path) -> None:
-    call(toy, "dvc", "remote", "add", "--local", "store", str(toy.parent / "store"))
-    with workspaces.workspace(toy, "run") as folder:
-        assert "store" in call(folder, "dvc", "remote", "list")
-        assert call(folder, "dvc", "cache", "dir").strip() == str(toy / ".dvc/cache")
-
-
-def test_a_store_that_is_named_from_the_project_is_the_same_in_a_workspace(
+def test_a_store_that_is_named_from_the_project_and_the_persons_own_settings_are_the_same_in_a_workspace(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results would be shared with nobody: with a folder beside the workspace, or beside a worker's clone."""
-    call(toy, "dvc", "remote", "add", "-q", "--default", "store", "../store")
-    call(toy, "dvc", "remote", "add", "-q", "other", "s3://bucket/store")
+
+    def remote(name: str, url: str) -> str:
+        return f"['remote \"{name}\"']\n    url = {url}\n"
+
+    stores = remote("store", "../../store") + remote("other", "s3://bucket/store")
+    (toy / ".dvc/config").write_text(f"{CONFIG}    remote = store\n{stores}")  # from its own folder, as DVC writes it
     commit(toy, "a store")
-    call(toy, "dvc", "remote", "add", "-q", "--local", "mine", "../my store")
+    (toy / ".dvc/config.local").write_text(remote("mine", "../../my store"))
     worker = toy.parent / "elsewhere/worker"
     call(toy, "git", "clone", "-q", str(toy), str(worker))
     for home in (toy, worker):
@@ -207,6 +204,7 @@ def test_a_store_that_is_named_from_the_project_is_the_same_in_a_workspace(
             assert f"remote.store.url={home.parent / 'store'}" in settings
             assert "remote.other.url=s3://bucket/store" in settings
             assert (f"remote.mine.url={home.parent / 'my store'}" in settings) == (home == toy)
+            assert f"cache.dir={home / '.dvc/cache'}" in settings
             assert call(folder, "git", "status", "--porcelain") == "", "nothing of it is part of the experiment"
 
 

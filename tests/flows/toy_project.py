@@ -17,14 +17,15 @@ from tests.flows.project import call, environment, lay_tracking
 FILES = Path(__file__).parent / "toy"
 
 
-def make_toy(folder: Path, tracked: Path) -> Path:
-    """Make the toy project in ``folder``, as a git and DVC repository with one commit, and a database of MLflow."""
+CONFIG = '[cache]\n    type = "hardlink,copy"\n[core]\n    autostage = true\n'
+
+
+def make_toy(folder: Path, empty: Path, tracked: Path) -> Path:
+    """Make the toy project in ``folder`` of an empty repository, with one commit, and a database of MLflow."""
+    shutil.copytree(empty, folder)
     shutil.copytree(FILES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".gitignore").write_text("/.symposium/\n__pycache__/\n/out/\n/models/\n")
-    call(folder, "git", "init", "-q")
-    call(folder, "dvc", "init", "-q")
-    call(folder, "dvc", "config", "cache.type", "hardlink,copy")
-    call(folder, "dvc", "config", "core.autostage", "true")
+    (folder / ".dvc/config").write_text(CONFIG)
     (folder / ".dvcignore").write_text("__pycache__\n.symposium\n")
     commit(folder, "start")
     lay_tracking(folder, tracked)

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from symposium.cli import PROGRAMS
 from tasks.services.new_project import make_project
+from tests.programs import command
 
 ODD = (
     "",
@@ -78,26 +78,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def called(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.chdir(project)
-
-    def call(name: str, *words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", [f"symposium {name}", *words])
-        try:
-            importlib.import_module(PROGRAMS[name][0]).main()
-        except SystemExit as end:
-            return int(end.code or 0), capsys.readouterr().err.strip()
-        return 0, capsys.readouterr().err.strip()
-
-    return call
-
-
 @pytest.mark.parametrize(("name", "words", "said"), RANGES)
-def test_a_wrong_argument_ends_with_status_2_and_says_what_is_accepted(called, name, words, said) -> None:
-    status, text = called(name, *words)
+def test_a_wrong_argument_ends_with_status_2_and_says_what_is_accepted(
+    project: Path, name: str, words: list[str], said: str
+) -> None:
+    status, _, text = command(project, name, *words)
     assert status == 2, text
-    assert re.search(said, text), text
+    assert re.search(said, text.strip()), text
     assert "Traceback" not in text
 
 
@@ -109,7 +96,9 @@ def options() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "action"), list(options()))
-def test_odd_values_are_taken_or_refused_but_never_a_traceback(called, name: str, action: argparse.Action) -> None:
+def test_odd_values_are_taken_or_refused_but_never_a_traceback(
+    project: Path, name: str, action: argparse.Action
+) -> None:
     needed = {
         "plan": ["--between", "0.1"],
         "export": ["team"],
@@ -121,6 +110,6 @@ def test_odd_values_are_taken_or_refused_but_never_a_traceback(called, name: str
         if (name, value) in {("page", "0"), ("page", "2")}:  # right, and it would serve
             continue
         words = [*needed.get(name, []), action.option_strings[-1], value] if action.option_strings else [value]
-        status, text = called(name, *words)
+        status, _, text = command(project, name, *words)
         assert status in (0, 1, 2) and "Traceback" not in text, (value, text)
         assert (status == 0) == (text == ""), (value, text)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from symposium.cli import PROGRAMS, main
+from tests.programs import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,12 +36,21 @@ def test_help_names_every_command_in_full_and_imports_nothing_of_the_project() -
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_command_has_help_under_its_own_name_with_an_example(name: str) -> None:
+def test_every_command_has_help_under_its_own_name_with_an_example(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, err = command(ROOT, name, "--help")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"usage: symposium {name} ")
+    assert f"symposium {name}" in out.partition("\n\n")[2], "no example"
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.sample("name", "flows", count=3)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_a_process_that_has_loaded_nothing_the_help_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     done = symposium(name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: symposium {name} ")
-    assert f"symposium {name}" in done.stdout.partition("\n\n")[2], "no example"
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert (done.returncode, done.stdout, done.stderr) == command(ROOT, name, "--help")
 
 
 def test_programs_are_also_modules() -> None:

@@ -1,6 +1,7 @@
 """What `symposium doctor` says of a machine."""
 
 import contextlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,13 +56,11 @@ def test_vllm_is_found_in_an_environment_of_its_own(tmp_path: Path) -> None:
     assert (told().status, told().text) == (OK, "0.99, in .venv-vllm")
 
 
-def test_the_store_is_tried(tmp_path: Path) -> None:
+def test_the_store_is_tried(empty_project: Path, tmp_path: Path) -> None:
     def told() -> doctor.Finding:
         return {finding.name: finding for finding in examine(project)}["store"]
 
-    (project := tmp_path / "project").mkdir()
-    subprocess.run(("git", "init", "-q"), cwd=project, check=True)
-    subprocess.run((sys.executable, "-m", "dvc", "init", "-q"), cwd=project, check=True)
+    shutil.copytree(empty_project, project := tmp_path / "project")
     assert told().status == OPTIONAL and "dvc remote add --default" in told().text
     add = ("remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
     subprocess.run((sys.executable, "-m", "dvc", *add), cwd=project, check=True)

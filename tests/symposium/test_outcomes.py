@@ -11,23 +11,14 @@ import pandas
 import pytest
 
 import symposium
-from flows import outcomes
 from tasks.services.process_environment import HOME
+from tests.programs import command
 
 ROWS = [
     {"problem": f"p{i}", "system": system, "value": float((i * k) % 7 > 2)}
     for i in range(40)
     for system, k in (("base", 3), ("<b>team</b>", 5))
 ]
-
-
-def command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["symposium verdict", *map(str, words)])
-    try:
-        outcomes.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 @pytest.fixture
@@ -37,17 +28,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_terminal_json_and_page_say_the_same_as_python(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_terminal_json_and_page_say_the_same_as_python(file: Path) -> None:
     found = symposium.verdict(file)
     page = file.with_suffix(".html")
-    assert command(monkeypatch, file, "--page", page) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("\n".join(found.lines))
+    status, printed, _ = command(file.parent, "verdict", file, "--page", page)
+    assert status == 0 and printed.startswith("\n".join(found.lines))
     assert found.sentences["<b>team</b>"] in printed
-    assert command(monkeypatch, file, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(found.result.to_json()))
+    status, printed, _ = command(file.parent, "verdict", file, "--json")
+    assert status == 0 and json.loads(printed) == json.loads(json.dumps(found.result.to_json()))
     html = page.read_text()
     assert f'<span class="word">{found.verdicts["<b>team</b>"]}</span>' in html
     assert (
@@ -69,14 +57,12 @@ def test_rows_and_frames_are_as_good_as_a_file(file: Path) -> None:
         symposium.verdict(file, ROWS)
 
 
-def test_a_plan_and_then_the_verdict(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_and_then_the_verdict(file: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     design = ("--baseline", "base", "--metric-range", 0, 1, "--problems", 41, "--systems", "<b>team</b>")
-    assert command(monkeypatch, "--plan", plan, *design) == 0
-    assert command(monkeypatch, file, "--plan", plan) == 0
-    assert "problems: planned 41, done 40" in capsys.readouterr().out.lower()
+    assert command(tmp_path, "verdict", "--plan", plan, *design).status == 0
+    judged = command(tmp_path, "verdict", file, "--plan", plan)
+    assert judged.status == 0 and "problems: planned 41, done 40" in judged.out.lower()
 
 
 @pytest.mark.parametrize(
@@ -91,16 +77,9 @@ def test_a_plan_and_then_the_verdict(
         (("--plan", "plan.json"), "give --baseline, --systems and --problems"),
     ],
 )
-def test_status_2(
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[object, ...],
-    message: str,
-) -> None:
-    monkeypatch.chdir(file.parent)
-    assert command(monkeypatch, *(file if word == "FILE" else word for word in words)) == 2
-    assert message in capsys.readouterr().err
+def test_status_2(file: Path, words: tuple[object, ...], message: str) -> None:
+    ended = command(file.parent, "verdict", *(file if word == "FILE" else word for word in words))
+    assert ended.status == 2 and message in ended.err
 
 
 def test_it_needs_neither_prefect_nor_dvc_nor_mlflow(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,13 +21,11 @@ CHAIN = """stages:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+def project(empty_project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(empty_project, tmp_path_factory.mktemp("project") / "project"))
     (folder / "dvc.yaml").write_text(CHAIN)
     (folder / "in.txt").write_text("1\n")
-    for arguments in (("init", "-q"), ("repro", "-q")):
-        subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], cwd=folder, check=True)
     return folder
 
 

@@ -1,6 +1,7 @@
 """Results carry from what they were made; who changes ``dvc.lock`` without running the stage is not believed."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -136,13 +137,21 @@ def test_seeds_and_runs_of_several_stages_are_told_apart(project: Path) -> None:
     assert list(made_from("sweep@1")["inputs"]) == ["data/problems", "models/base", "results/plan.json"]
 
 
-def test_dvc_itself_trains_only_the_seed_that_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the real DVC: a preset leaves out the seeds 1 and 2; then 1 is wanted, too, and 2 is planned no longer."""
+@pytest.fixture
+def with_dvc(empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of DVC with the project's chain and presets, in which nothing has run; the current folder."""
+    shutil.copytree(empty_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
-    Path("dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
+    for name in ("dvc.yaml", "params.yaml"):
+        Path(name).write_bytes((ROOT / name).read_bytes())
     Path("conf").symlink_to(ROOT / "conf")
-    text = (ROOT / "params.yaml").read_text()
+    return tmp_path
+
+
+def test_dvc_itself_trains_only_the_seed_that_has_come(with_dvc: Path) -> None:
+    """With the real DVC: a preset leaves out the seeds 1 and 2; then 1 is wanted, too, and 2 is planned no longer."""
+    text = Path("params.yaml").read_text()
     start, end = text.index("environment:"), text.index("policy:")
     text = f"{text[:start]}environment: coding-quick\n\n{text[end:]}"
     Path("params.yaml").write_text(text)
@@ -155,46 +164,39 @@ def test_dvc_itself_trains_only_the_seed_that_has_come(tmp_path: Path, monkeypat
             written(output, str(seed))
         written(f"results/compute/team-{seed}.json", str(seed))
         write_made(name, made_from(name))
-    for command in (["git", "init", "-q"], ["dvc", "init", "-q"], ["dvc", "commit", "-q", "--force", *names]):
-        call(tmp_path, *command)
-    assert json.loads(call(tmp_path, "dvc", "status", "--json", *names)) == {}
+    call(with_dvc, "dvc", "commit", "-q", "--force", *names)
+    assert json.loads(call(with_dvc, "dvc", "status", "--json", *names)) == {}
     Path("params.yaml").write_text(text.replace('train: ["0", "1", "2"]', "train: [0, 1]"))
     assert {name for name in changed_identities() if name.startswith("train@")} == {"train@1"}
     write_identities()
-    stale = json.loads(call(tmp_path, "dvc", "status", "--json", *names[:2]))
+    stale = json.loads(call(with_dvc, "dvc", "status", "--json", *names[:2]))
     assert list(stale) == ["train@1"] and {"results/identity/train@1.json": "modified"} in [
         found for item in stale["train@1"] for found in item.values()
     ]
     assert not made_file("train@1").exists() and made_file("train@0").exists() and made_file("train@2").exists()
 
 
-def test_dvc_itself_commits_no_results_of_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dvc_itself_commits_no_results_of_other_settings(with_dvc: Path) -> None:
     """With the real DVC: `dvc commit --force` and `dvc exp save` lack an output as soon as identities are renewed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
-    for name in ("dvc.yaml", "params.yaml"):
-        Path(name).write_bytes((ROOT / name).read_bytes())
-    Path("conf").symlink_to(ROOT / "conf")
     write_identities()
     written("data/problems/train.jsonl", "1")
     write_made("prepare", made_from("prepare"))
-    for command in (["git", "init", "-q"], ["dvc", "init", "-q"], ["dvc", "commit", "-q", "--force", "prepare"]):
-        call(tmp_path, *command)
+    call(with_dvc, "dvc", "commit", "-q", "--force", "prepare")
     assert changed_identities() == []
     text = Path("params.yaml").read_text()
     Path("params.yaml").write_text(text.replace("train: default 1024", "train: 512"))
     assert "prepare" in changed_identities(), "what the test changes is gone"
     assert made_file("prepare").exists(), "who only asks changes nothing"
     write_identities()
-    said = call(tmp_path, "dvc", "commit", "--force", "prepare", status=1)
+    said = call(with_dvc, "dvc", "commit", "--force", "prepare", status=1)
     assert "output 'results/made/prepare.json' does not exist" in said
     Path("params.yaml").write_text(text)
     write_identities()
-    call(tmp_path, "dvc", "checkout", "-q", "prepare")
-    assert call(tmp_path, "dvc", "status", "prepare").strip() == "Data and pipelines are up to date."
+    call(with_dvc, "dvc", "checkout", "-q", "prepare")
+    assert call(with_dvc, "dvc", "status", "prepare").strip() == "Data and pipelines are up to date."
     Path("data/problems/train.jsonl").unlink()
     written("data/problems/train.jsonl", "edited by hand")
-    call(tmp_path, "dvc", "commit", "-q", "--force", "prepare")
+    call(with_dvc, "dvc", "commit", "-q", "--force", "prepare")
     for door in (write_identities, changed_identities):
         with pytest.raises(IdentityError, match="prepare: data/problems\n"):
             door()

@@ -209,7 +209,7 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
 
 @pytest.mark.drawn("measured memory", "pipeline_lib")
 def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
-    warm = {"steps": 3, "batch": 8}
+    warm = {"steps": 2, "batch": 4}  # in the second step there is the optimiser's state as well
     policy = {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "warm_start": warm}
     params = settings(policy=policy, rollouts={"max_new_tokens": 64})
     done = subprocess.run(

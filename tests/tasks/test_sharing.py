@@ -1,5 +1,6 @@
 """Results that go to a store after each stage, and come from there: two checkouts, a store and an origin."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ def dvc(folder: Path, *arguments: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with an origin and a store, which is the working folder; another checkout of it is beside it."""
     monkeypatch.setattr(module, "WAITS_S", (0.0,))
     for who in ("AUTHOR", "COMMITTER"):
@@ -42,8 +43,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     run(tmp_path, "git", "clone", "-q", "origin.git", "one")
     (one := tmp_path / "one").joinpath("dvc.yaml").write_text(PIPELINE)
     (one / "source.txt").write_text("source")
-    dvc(one, "init", "-q")
-    dvc(one, "remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
+    shutil.copytree(empty_project, one, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))
+    store = f"['remote \"store\"']\n    url = {tmp_path / 'store'}\n"
+    (one / ".dvc/config").write_text(f"[core]\n    remote = store\n{store}")
     run(one, "git", "add", "-A")
     run(one, "git", "commit", "-q", "-m", "start")
     run(one, "git", "push", "-q", "origin", "HEAD:main")

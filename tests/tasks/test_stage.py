@@ -17,6 +17,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from pipeline_lib.tracking import Tracker
 from tasks.runtime.stage import artifact_key
+from tasks.services.stage_proxy import ADDRESS
 from tests.flows.toy_project import still_there, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,9 @@ pytestmark = pytest.mark.service
 STAGE = """
 import errno, os, sys, time
 from pathlib import Path
+
+from tasks.services.stage_proxy import run_in_preloaded
+run_in_preloaded()
 
 from prefect import flow
 
@@ -64,14 +68,14 @@ if __name__ == "__main__":
 class Project:
     """A folder with one stage, and what is known of it afterwards."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, libraries: dict[str, str]) -> None:
+        self.folder, self.libraries = folder, libraries
         (folder / "count.py").write_text(STAGE)
         (folder / "params.yaml").write_text("{}\n")
 
     def start(self, mode: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "count.py", mode],
+            [sys.executable, "-m", "count", mode],
             cwd=self.folder,
             env={**os.environ, "SYMPOSIUM_RUN": self.folder.name, **variables},
             stdout=subprocess.PIPE,
@@ -81,7 +85,8 @@ class Project:
         )
 
     def run(self, mode: str, **variables: str) -> tuple[int, str]:
-        process = self.start(mode, **variables)
+        """Run the stage as a chain does, in a fork that need not load the libraries; return its status and words."""
+        process = self.start(mode, **self.libraries, **variables)
         said, _ = process.communicate(timeout=300)
         return process.returncode, said
 
@@ -104,9 +109,9 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, prefect: str) -> Project:
+def project(tmp_path: Path, prefect: str, ready: dict[str, str]) -> Project:
     (tmp_path / tmp_path.name).mkdir()
-    return Project(tmp_path / tmp_path.name)
+    return Project(tmp_path / tmp_path.name, {ADDRESS: ready[ADDRESS]})
 
 
 def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) -> None:

@@ -42,11 +42,9 @@ UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
-    for command in (["git", "init", "-q"], ["dvc", "init", "-q"]):
-        subprocess.run(command, cwd=tmp_path, check=True)
-    return tmp_path
+    return Path(shutil.copytree(empty_project, tmp_path, dirs_exist_ok=True))
 
 
 def failed(project: Path, program: str, more: str = "") -> tuple[str, list[str]]:

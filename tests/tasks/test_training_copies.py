@@ -31,13 +31,11 @@ Enter = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(empty_project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose store is the folder `store` beside it."""
-    folder = tmp_path_factory.mktemp("copies") / "project"
-    folder.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    for arguments in (["init", "-q"], ["remote", "add", "-q", "--default", "s", "../store"]):
-        subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, check=True)
+    folder = Path(shutil.copytree(empty_project, tmp_path_factory.mktemp("copies") / "project"))
+    command = ["dvc", "remote", "add", "-q", "--default", "s", "../store"]
+    subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True)
     return folder
 
 

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import ChoiceError
 from tasks.use.page import EpisodeRequest, PageShow, SendEvent, make_page
 from tasks.use.playing import play
-from tests.flows.browser import browser
+from tests.flows.browser import Browser, browser
 from tests.play.engines import Scripted
 from tests.served import served
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
@@ -191,38 +190,46 @@ def test_the_page_takes_nothing_for_markup_and_loads_nothing(port: int):
     assert not {word for word in ("innerHTML", "insertAdjacent", "document.write", "eval(", "https://") if word in page}
 
 
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser; every test leaves the page of the test before first."""
+    with browser(tmp_path_factory.mktemp("browser")) as window:
+        yield window
+
+
 @pytest.mark.service
 @pytest.mark.parametrize("width", [390, 1280])
 def test_in_a_browser_a_typed_problem_is_played_side_by_side_and_markup_stays_text(
-    port: int, width: int, tmp_path: Path
+    port: int, width: int, window: Browser
 ):
-    with browser(tmp_path) as window:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 640}
-        window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        window.open(f"http://127.0.0.1:{port}/#{KEY}")
-        window.see("no champion yet", timeout_s=60)
-        window.fill(window.find("//textarea"), TYPED)
-        window.click("//button")
-        window.see("Done.", timeout_s=60)
-        window.wait(lambda: window.find("//button[not(@disabled)]"), "both teams have played", 60)
-        text = window.text()
-        assert text.count("50.0 %") == 2, "both sides"
-        assert text.count(EVIL) > 4, "in what it wrote and together, twice, and in the names of the teams"
-        assert text.count("got 6, expected 7") >= 2 and text.count("cooperation") >= 4
-        assert window.driver.title == "Symposium: play"
-        wide, images, keywords = window.driver.execute_script(
-            "return [document.documentElement.scrollWidth, document.images.length, "
-            "document.querySelectorAll('pre.code span.k').length]"
-        )
-        assert wide <= width and images == 0 and keywords >= 8
-        assert [entry for entry in window.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    window.open("about:blank")
+    window.driver.get_log("browser")  # what other tests have left is gone then
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 640}
+    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    window.open(f"http://127.0.0.1:{port}/#{KEY}")
+    window.see("no champion yet", timeout_s=60)
+    window.fill(window.find("//textarea"), TYPED)
+    window.click("//button")
+    window.see("Done.", timeout_s=60)
+    window.wait(lambda: window.find("//button[not(@disabled)]"), "both teams have played", 60)
+    text = window.text()
+    assert text.count("50.0 %") == 2, "both sides"
+    assert text.count(EVIL) > 4, "in what it wrote and together, twice, and in the names of the teams"
+    assert text.count("got 6, expected 7") >= 2 and text.count("cooperation") >= 4
+    assert window.driver.title == "Symposium: play"
+    wide, images, keywords = window.driver.execute_script(
+        "return [document.documentElement.scrollWidth, document.images.length, "
+        "document.querySelectorAll('pre.code span.k').length]"
+    )
+    assert wide <= width and images == 0 and keywords >= 8
+    assert [entry for entry in window.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 @pytest.mark.service
-def test_without_the_key_the_page_says_what_to_do(port: int, tmp_path: Path):
-    with browser(tmp_path) as window:
-        window.open(f"http://127.0.0.1:{port}/")
-        window.see("open the address that was printed", timeout_s=60)
-        window.open("about:blank")
-        window.open(f"http://127.0.0.1:{port}/#wrong")
-        window.see("the key is missing or wrong", timeout_s=60)
+def test_without_the_key_the_page_says_what_to_do(port: int, window: Browser):
+    window.open("about:blank")
+    window.open(f"http://127.0.0.1:{port}/")
+    window.see("open the address that was printed", timeout_s=60)
+    window.open("about:blank")
+    window.open(f"http://127.0.0.1:{port}/#wrong")
+    window.see("the key is missing or wrong", timeout_s=60)

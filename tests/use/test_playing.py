@@ -87,7 +87,7 @@ def test_each_agent_is_shown_to_its_end_before_the_next_and_the_pieces_are_its_t
         elif kind == "wrote":
             assert who == speeches[-1][0]
             pieces += text
-        elif kind == "said":
+        elif kind == "finished":
             assert pieces == text and who == speeches[-1][0]
     assert [who for who, _, _ in speeches] == expected
     assert [call for call in show.calls if call[0] == "turned"] == [

@@ -8,8 +8,7 @@ _OURS = ("pipeline_lib", "tasks", "flows")
 
 
 def _watch(event: str, arguments: tuple) -> None:
-    stage = os.environ.get("DVC_STAGE", "")
-    if not stage or event not in ("import", "open"):
+    if event not in ("import", "open") or not (stage := os.environ.get("DVC_STAGE", "")):
         return
     name = arguments[0]
     if event == "import" and name.partition(".")[0] not in _OURS:

@@ -1,0 +1,12 @@
+"""Importing this makes a stage a fork of the process with the libraries, as importing `flows` does.
+
+An experiment with as many jobs as stages has no such process; that of the tests serves as well.
+"""
+
+import os
+
+from tasks.services.stage_proxy import ADDRESS, run_in_preloaded
+
+if address := os.environ.get("TOY_LIBRARIES"):
+    os.environ.setdefault(ADDRESS, address)
+run_in_preloaded()
