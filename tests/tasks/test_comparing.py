@@ -41,9 +41,8 @@ def finish(
     assert tracker.close(60)
 
 
-def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
-    home, page = tmp_path / "tracking", tmp_path / "compare.html"
-    home.mkdir()
+def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path, tracking: Path) -> None:
+    home, page = tracking, tmp_path / "compare.html"
     finish(home, "slow-fox", 0.5, rate=1e-4, faults="the plan was changed after look 2", looks="3")
     finish(home, "brave-owl", 0.9, looks="not counted")
     assert Tracker(home, "coding", "broken").close(60)  # it has no verdict
@@ -64,10 +63,9 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
         compare_runs(home, "writing", (), page)
 
 
-def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_path: Path) -> None:
+def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_path: Path, tracking: Path) -> None:
     """MLflow keeps the first value of a parameter, but a verdict on other settings is another run."""
-    home, page = tmp_path / "tracking", tmp_path / "compare.html"
-    home.mkdir()
+    home, page = tracking, tmp_path / "compare.html"
     finish(home, "brave-owl", 0.5, rate=1e-4)
     finish(home, "brave-owl", 0.9, rate=1e-3)
     finish(home, "slow-fox", 0.6, rate=1e-4)
@@ -80,10 +78,9 @@ def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_
     assert cells == [("0.001", "0.0001")]
 
 
-def test_a_result_without_a_p_value_does_not_show_that_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_result_without_a_p_value_does_not_show_that_of_an_earlier_one(tmp_path: Path, tracking: Path) -> None:
     """The same run is judged again, for example after its task was edited, and now too few families differ."""
-    home, page = tmp_path / "tracking", tmp_path / "compare.html"
-    home.mkdir()
+    home, page = tracking, tmp_path / "compare.html"
     finish(home, "brave-owl", 0.9, p=0.0123)
     finish(home, "brave-owl", 0.9, p=None)
     (run,) = tracked_verdicts(home, "coding")

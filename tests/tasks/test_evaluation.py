@@ -1,7 +1,7 @@
 """Evaluating a team's checkpoints: one engine, one base in memory, and the episodes of as many fresh engines."""
 
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -13,11 +13,9 @@ from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.identity.code import code_of
-from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings import Params
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
 from tasks.experiment.arms import BASE, PLAN_FILE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
@@ -28,25 +26,16 @@ from tasks.runtime.caching import CachedTask, Identity
 from tasks.stages import evaluation, sweeping, testing
 from tasks.stages.evaluation import Evaluated, evaluator
 
-ROOT = Path(__file__).parents[2]
-SETTINGS = """
-environment: philosophers
-problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
-policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
-seeds: {train: [0], single_agent: []}
-"""
 SAMPLES = SampleSettings(samples=2, seed=1000)
 NOTHING = Identity("a" * 64, "b" * 64, 0, {})
 
 
 @pytest.fixture(params=["{kind: none}", "{kind: lora, rank: 2, targets: [q_proj, down_proj]}"])
-def params(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+def params(
+    request: pytest.FixtureRequest, philosophers: Callable[[str, str], Params], monkeypatch: pytest.MonkeyPatch
+) -> Params:
     """A project with problems, a base, and checkpoints of the steps 0, 1 and 2; nothing is cached."""
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", request.param))
-    params = load_params(Path("params.yaml"), ROOT / "conf")
-    prepare(params.environment.kind, params.problems, PROBLEMS)
-    build_base(params.policy, PROBLEMS, BASE)
+    params = philosophers(request.param, "seeds: {train: [0], single_agent: []}\n")
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
     environment = make_environment(environment_section(params, TEAM), params.sandbox)
     team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))

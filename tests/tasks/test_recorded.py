@@ -34,7 +34,7 @@ ROWS = [{"step": s, "reward/mean": s / 2, "metrics/tests_passed": s / 4, "time/s
 
 
 @pytest.fixture
-def restored(tmp_path: Path) -> Path:
+def restored(tmp_path: Path, tracking: Path) -> Path:
     """A project with results of 4 minutes of training and 36 s of test."""
     for seed, arm in ((0, "team"), (0, "single")):
         write_jsonl(tmp_path / training_file(arm, seed), [{**row, "actions/tokens": 5} for row in ROWS])

@@ -1,22 +1,17 @@
 """A training run as the stage starts it: what it loads."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline_lib.assembly import teams as assembled
-from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.settings import load_params
-from tasks.experiment.arms import BASE, PROBLEMS, TEAM
+from pipeline_lib.settings import Params
+from tasks.experiment.arms import TEAM
 from tasks.stages import training
 
-ROOT = Path(__file__).parents[2]
 SETTINGS = """
-environment: philosophers
-problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
-policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
 train: {steps: 2, checkpoint_every: 2, problems_per_step: 2, group_size: 4, learning_rate: 0.01, loss: {kl: 0.1}}
 """
 
@@ -25,13 +20,13 @@ train: {steps: 2, checkpoint_every: 2, problems_per_step: 2, group_size: 4, lear
     ("adapter", "loaded"), [("{kind: none}", 2), ("{kind: lora, rank: 2, targets: [q_proj, down_proj]}", 1)]
 )
 def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
-    adapter: str, loaded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adapter: str,
+    loaded: int,
+    philosophers: Callable[[str, str], Params],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", adapter))
-    params = load_params(Path("params.yaml"), ROOT / "conf")
-    prepare(params.environment.kind, params.problems, PROBLEMS)
-    build_base(params.policy, PROBLEMS, BASE)
+    params = philosophers(adapter, SETTINGS)
     monkeypatch.setattr(training, "scratch_folder", lambda *_: tmp_path / "scratch")
     teams, rows = [], []
     load = assembled.base_team
@@ -48,12 +43,10 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
     assert distances[1] > 1e-5, "it is compared with itself"
 
 
-def test_each_training_seed_draws_adapters_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", "{kind: lora, rank: 2, targets: [q_proj]}"))
-    params = load_params(Path("params.yaml"), ROOT / "conf")
-    prepare(params.environment.kind, params.problems, PROBLEMS)
-    build_base(params.policy, PROBLEMS, BASE)
+def test_each_training_seed_draws_adapters_of_its_own(
+    philosophers: Callable[[str, str], Params], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = philosophers("{kind: lora, rank: 2, targets: [q_proj]}", SETTINGS)
     monkeypatch.setattr(training, "scratch_folder", lambda arm, seed, *_: tmp_path / f"scratch-{seed}")
     first: dict[int, dict[str, Any]] = {}
     load = assembled.base_team
