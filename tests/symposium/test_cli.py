@@ -93,7 +93,7 @@ def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
     assert (done.stdout, done.stderr) == ("{\n", "")
 
 
-def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path) -> None:
+def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The looks of a repository, the models, an identity, and an error that a person reads."""
     project = tmp_path / "project"
     (project / "data/problems").mkdir(parents=True)
@@ -101,19 +101,20 @@ def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path) ->
     manifest = {"environment": "coding", "splits": splits}
     (project / "data/problems/manifest.json").write_text(json.dumps(manifest))
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-    said = {words: symposium(*words.split(), folder=project) for words in ("looks", "models")}
-    said["identity train"] = symposium("identity", "train")
-    for words, done in said.items():
-        assert (done.returncode, done.stderr) == (0, ""), words
-        assert [line for line in done.stdout.splitlines() if len(line) > 80] == [], words
-    assert "it has no remote origin, where looks could have been made" in " ".join(said["looks"].stdout.split())
-    assert "\n  symposium models get" not in said["models"].stdout, "a command on one line can be copied"
-    assert "named environment pipeline_lib.environments.coding.audit.examiner " in said["identity train"].stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    said = {name: command(project, name) for name in ("looks", "models")}
+    said["identity"] = command(ROOT, "identity", "train")
+    for name, ended in said.items():
+        assert (ended.status, ended.err) == (0, ""), name
+        assert [line for line in ended.out.splitlines() if len(line) > 80] == [], name
+    assert "it has no remote origin, where looks could have been made" in " ".join(said["looks"].out.split())
+    assert "\n  symposium models get" not in said["models"].out, "a command on one line can be copied"
+    assert "named environment pipeline_lib.environments.coding.audit.examiner " in said["identity"].out
 
     person, terminal = pty.openpty()
     done = subprocess.run(
         [sys.executable, "-m", "symposium", "identity", "train", "--compare", "nothing"],
-        cwd=ROOT, env={**os.environ, "COLUMNS": "80"}, stderr=terminal, check=False,
+        cwd=ROOT, stderr=terminal, check=False,
     )  # fmt: skip
     os.close(terminal)
     told = os.read(person, 65_536).decode().splitlines()
