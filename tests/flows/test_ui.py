@@ -274,7 +274,7 @@ def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> Non
         client.set_flow_run_state(run.id, Cancelling())
     ui.wait(run, "Cancelled", "Crashed")
     assert ui.state(run) == "Cancelled"
-    wait_for(lambda: not [line for line in still_there(ui.project) if "-m learn" in line], "training ended", 20)
+    wait_for(lambda: not [line for line in still_there(ui.project) if "stages.learn" in line], "training ended", 20)
     wait_for(lambda: not list((home / "workspaces").glob("calm-fox*")), "workspace removed", 20)
     wait_for(lambda: ui.tracked("calm-fox") == {"KILLED"}, lambda: f"MLflow says so: {ui.tracked('calm-fox')}", 60)
     (home / "hold").unlink()
@@ -299,7 +299,7 @@ def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
     (home / "hold").touch()
     variables = {**environment(), "SYMPOSIUM_HOME": str(home), "PREFECT_API_URL": f"{ui.prefect}/api"}
     process = subprocess.Popen(
-        [sys.executable, "learn.py", "7"],
+        [sys.executable, "-m", "stages.learn", "7"],
         cwd=ui.project,
         env={**variables, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "SYMPOSIUM_RUN": "killed"},
         stdout=subprocess.DEVNULL,
@@ -337,7 +337,7 @@ BEAT = "prefect.flow-run.heartbeat"
 def test_ctrl_c_leaves_no_process_even_with_a_run_going(ui: Ui) -> None:
     (ui.project / ".symposium" / "hold").touch()
     ui.start("interrupted", steps=10)
-    wait_for(lambda: [line for line in still_there(ui.project) if "-m learn" in line], "a training\n" + ui.log())
+    wait_for(lambda: [line for line in still_there(ui.project) if "stages.learn" in line], "a training\n" + ui.log())
     members = family(ui.process.pid)
     os.kill(ui.process.pid, signal.SIGINT)
     assert ui.process.wait(120) == 0

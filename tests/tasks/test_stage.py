@@ -28,9 +28,6 @@ STAGE = """
 import errno, os, sys, time
 from pathlib import Path
 
-from tasks.services.stage_proxy import run_in_preloaded
-run_in_preloaded()
-
 from prefect import flow
 
 from pipeline_lib.settings import load_params
@@ -65,17 +62,22 @@ if __name__ == "__main__":
 """
 
 
+AS_IN_FLOWS = "from tasks.services.stage_proxy import run_in_preloaded\nrun_in_preloaded()\n"
+
+
 class Project:
     """A folder with one stage, and what is known of it afterwards."""
 
     def __init__(self, folder: Path, libraries: dict[str, str]) -> None:
         self.folder, self.libraries = folder, libraries
-        (folder / "count.py").write_text(STAGE)
+        (folder / "stages").mkdir()
+        (folder / "stages/__init__.py").write_text(AS_IN_FLOWS)
+        (folder / "stages/count.py").write_text(STAGE)
         (folder / "params.yaml").write_text("{}\n")
 
     def start(self, mode: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "count", mode],
+            [sys.executable, "-m", "stages.count", mode],
             cwd=self.folder,
             env={**os.environ, "SYMPOSIUM_RUN": self.folder.name, **variables},
             stdout=subprocess.PIPE,

@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import lent  # noqa: F401  (first: the rest is loaded already in the fork that it leads to)
 from prefect import flow
 
 from pipeline_lib import storage

@@ -1,4 +1,4 @@
-"""Importing this makes a stage a fork of the process with the libraries, as importing `flows` does.
+"""The stage that learns becomes a fork of the process with the libraries, as those of `flows` do.
 
 An experiment with as many jobs as stages has no such process; that of the tests serves as well.
 """
