@@ -1,11 +1,14 @@
 """What the cells of a study leave is used again only while it is whole and the same would come out."""
 
+import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from flows.study_cells import same_commit
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -23,6 +26,7 @@ from tasks.chain.study import (
     kept,
     known_cells,
     plan_history,
+    read_study,
     refuse_equal,
     write_page,
 )
@@ -30,6 +34,7 @@ from tasks.chain.workspaces import git, slug
 from tasks.experiment import episode_files
 from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM
 from tasks.looks.records import LOOKS, record
+from tests.needs import ROOT
 
 SEEDS = (0, 1)
 STUDY = StudySettings(
@@ -126,6 +131,22 @@ def test_cells_must_be_judged_alike_by_sandbox_and_reward_too(changes: dict[str,
         return
     with pytest.raises(SettingsError, match=f"differ in {section}"):
         check_same_evaluation(cells)
+
+
+def test_a_study_whose_cells_are_judged_differently_is_refused_when_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    study = STUDY.model_dump(mode="json")
+    for key, value, refused in (("train.learning_rate", 0.003, ""), ("evaluate.test.samples", 9, "differ in evaluate")):
+        study["factors"] = {"rate": {"low": {}, "high": {key: value}}}
+        (tmp_path / "conf/studies/mine.yaml").write_text(yaml.safe_dump(study))
+        with pytest.raises(SettingsError, match=refused) if refused else nullcontext():
+            assert list(read_study("mine")[2]) == ["low", "high"]
+    with pytest.raises(SettingsError, match=r"no such study; studies there: .*conf/studies.*mine"):
+        read_study("other")
 
 
 def test_cells_with_the_same_settings_are_refused() -> None:
