@@ -4,6 +4,7 @@ The variables must stand before any test module imports Prefect or MLflow, which
 """
 
 import atexit
+import contextlib
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -44,6 +46,7 @@ from tests.crashes import (  # noqa: E402, F401  (hooks)
     pytest_handlecrashitem,
     pytest_runtest_logreport,
 )
+from tests.flows.project import BEGAN_WITH  # noqa: E402
 from tests.needs import pytest_runtest_setup, pytest_terminal_summary  # noqa: E402, F401  (hooks)
 from tests.sampling import leave_out  # noqa: E402
 
@@ -117,6 +120,8 @@ def ready(server: dict[str, str]) -> Iterator[dict[str, str]]:
 
     As `symposium run` offers them to its stages; a program is a process of its own all the same.
     """
-    with preloaded(Path.cwd(), stages=2, jobs=1) as libraries:
-        same = {name: os.environ[name] for name in ("PREFECT_HOME", "PREFECT_UI_URL") if name in os.environ}
+    same = {name: os.environ[name] for name in ("PREFECT_HOME", "PREFECT_UI_URL") if name in os.environ}
+    with contextlib.ExitStack() as held:
+        with mock.patch.dict(os.environ, {**BEGAN_WITH, **server, **same}, clear=True):
+            libraries = held.enter_context(preloaded(Path.cwd(), stages=2, jobs=1))
         yield {**server, **libraries(), **same}

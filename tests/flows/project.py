@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 
-_BEGAN_WITH = dict(os.environ)  # libraries that tests load later add variables
+BEGAN_WITH = dict(os.environ)  # libraries that tests load later add variables
 
 SMALL: dict[str, Any] = {
     "problems": {"sizes": {"train": 64, "validation": 8, "test": 12}},
@@ -68,7 +68,7 @@ def _merge(target: dict[str, Any], changes: dict[str, Any]) -> None:
 
 def environment() -> dict[str, str]:
     """Return the environment of a person who activated the virtual environment and started nothing."""
-    kept = {k: v for k, v in _BEGAN_WITH.items() if not k.startswith(("PREFECT", "SYMPOSIUM_", "MLFLOW_", "DVC_"))}
+    kept = {k: v for k, v in BEGAN_WITH.items() if not k.startswith(("PREFECT", "SYMPOSIUM_", "MLFLOW_", "DVC_"))}
     kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
     kept["DVC_NO_ANALYTICS"] = "1"
     kept.pop("PYTHONUNBUFFERED", None)
