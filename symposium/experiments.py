@@ -169,7 +169,8 @@ class Experiment:
         task = task_class(environment.kind)
         try:
             own = named_code(f"{task.__module__}:{task.__qualname__}", memory=self._memory)
-            named = references_of(environment, DigestCache()), references_of(self.params.policy, DigestCache())
+            sections = (environment, self.params.policy)
+            named = [references_of(section, DigestCache(), self._memory) for section in sections]
         except ValueError as error:
             raise SettingsError(f"environment: {error}") from None
         if _imported.setdefault(environment.kind, own.digest) != own.digest:

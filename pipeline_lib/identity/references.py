@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from pipeline_lib.identity.code import named_code
 from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.settings.base import referenced_names
 
 
@@ -25,8 +26,10 @@ class References:
     content: dict[str, str | dict[str, str]]
 
 
-def references_of(section: BaseModel, contents: DigestCache) -> References:
+def references_of(section: BaseModel, contents: DigestCache, memory: SyntaxCache) -> References:
     """Return the code and files that a section names; names on the hub (paths that do not exist) are left out.
+
+    ``contents`` and ``memory`` keep digests of files, and parsed ones.
 
     Raises:
         ValueError: named code does not exist.
@@ -34,7 +37,7 @@ def references_of(section: BaseModel, contents: DigestCache) -> References:
     references = References({}, {}, {})
     code_names, file_names = referenced_names(section)
     for name in sorted(code_names):
-        code = named_code(name)
+        code = named_code(name, memory)
         references.code[name] = code.files
         references.versions.update(code.versions)
     for name in sorted(file_names):

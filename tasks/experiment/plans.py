@@ -22,14 +22,13 @@ from pipeline_lib.evaluation.verdict import (
     summarise_test,
 )
 from pipeline_lib.identity.code import OWN, code_of, named_code
-from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import digest
 from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
-from tasks.services.process_environment import places
+from tasks.experiment.caches import contents, syntaxes
 
 #: Settings of ``rollouts`` that determine a team's answers.
 SAMPLING = ("protocol", "temperature", "top_p", "top_k", "max_new_tokens")
@@ -67,7 +66,7 @@ def plan_of(params: Params) -> Plan:
 @functools.cache
 def _statistics() -> str:
     """Return the digest of the code of selection and test: whoever changes it after a look looks again."""
-    files = code_of(select.__module__, summarise_test.__module__).files
+    files = code_of(select.__module__, summarise_test.__module__, memory=syntaxes()).files
     return _short({name: found for name, found in files.items() if name.startswith(evaluation.__name__)})
 
 
@@ -76,8 +75,8 @@ def _environment_code(params: Params) -> str:
 
     Of this library only environments count: what else they use is the same for all.
     """
-    code = named_code(task_class(params.environment.kind).__module__).files
-    named = references_of(params.environment, DigestCache(places().home / "digests.json"))
+    code = named_code(task_class(params.environment.kind).__module__, syntaxes()).files
+    named = references_of(params.environment, contents(), syntaxes())
     parts = [code, *named.code.values()]
     own = {name: found for part in parts for name, found in part.items() if _is_of_environments(name)}
     return _short([own, named.content])

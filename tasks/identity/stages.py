@@ -6,7 +6,6 @@ named sections, with defaults and presets, without machine settings.  Files and 
 content.  DVC sees an identity as one file per stage and training seed (`tasks.identity.files`).
 """
 
-import functools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +16,13 @@ import yaml
 
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.identity.code import Code, code_of, named_code, version, versions_of
-from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
-from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.sandbox.image import image_id
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
 from tasks.experiment.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
-from tasks.services.process_environment import places
+from tasks.experiment.caches import contents, syntaxes
 
 RUNTIME = (
     # Settings count by their resolved values.
@@ -183,7 +180,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     identity["named"], identity["content"] = {}, {}
     for section in [name for name in spec.reads if "." not in name]:
         try:
-            references = references_of(getattr(params, section), contents())
+            references = references_of(getattr(params, section), contents(), syntaxes())
         except ValueError as error:
             raise SettingsError(f"{section}: {error}") from None
         identity["named"] |= references.code
@@ -264,18 +261,6 @@ def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
         return {}
     paths = [Path(str(item).replace("${item.seed}", str(seed))) for item in entry.get("deps", ())]
     return {path.as_posix(): contents().of(path) for path in paths if path.exists() and path.parent != IDENTITIES}
-
-
-@functools.lru_cache(maxsize=1)
-def contents() -> DigestCache:
-    """Return the cache of the digests of this project's large files."""
-    return DigestCache(places().home / "digests.json")
-
-
-@functools.lru_cache(maxsize=1)
-def syntaxes() -> SyntaxCache:
-    """Return the cache of the syntax of this project's source files."""
-    return SyntaxCache(places().home / "syntax.json")
 
 
 def _code(flow: str) -> Code:
