@@ -59,7 +59,7 @@ def run(asked: argparse.Namespace) -> AuditResult:
     Raises:
         ArgumentError: functions, problems, metric or solutions do not fit together.
     """
-    # It loads torch, which `--help` and a wrong argument can do without.
+    # It loads scipy, which `--help` and a wrong argument can do without.
     from pipeline_lib.assembly.reward_functions import audit_reward
     from pipeline_lib.audit.reward_calls import RewardFunctionError
     from pipeline_lib.policies.policy import PolicyError

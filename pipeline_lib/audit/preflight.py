@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.audit.result import Check, Status
-from pipeline_lib.play.experience import Experience
+
+if TYPE_CHECKING:
+    from pipeline_lib.play.experience import Experience
 
 Floats = npt.NDArray[np.float64]
 
