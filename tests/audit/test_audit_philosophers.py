@@ -43,6 +43,7 @@ def check(result: AuditResult, name: str) -> Check:
     return next(c for c in result.checks if c.name == name)
 
 
+@pytest.mark.drawn("collapsing rewards of philosophers", "pipeline_lib/environments/philosophers")
 @pytest.mark.parametrize("name", ["A", "B"])
 def test_rewards_that_collapse_are_refused_where_no_base_speaks_for_them(name):
     reward = SumReward(EXAMPLES[name])
@@ -96,6 +97,7 @@ def test_a_reward_for_the_least_fed_is_no_wrong_to_anybody():
     assert [c.status for c in lint(SumReward({"minimum_share": 1.0}))[:3]] == [Status.PASS] * 3
 
 
+@pytest.mark.drawn("sound rewards of philosophers", "pipeline_lib/environments/philosophers")
 @pytest.mark.parametrize("weights", [{"meals": 1.0, "failed": -0.2}, {"minimum_share": 1.0}])
 def test_an_artificial_start_does_not_refuse_what_the_base_learns_from(weights):
     found = {c.name: c for c in dry_run(SumReward(weights), [dpbench(5)], False, 0, deadlocking_habits(), updates=120)}

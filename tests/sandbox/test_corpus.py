@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox import Executor, Status
 from tests.needs import JAILS, here, needs
-from tests.sandbox.corpus import TESTS, corpus
-from tests.sandbox.corpus.check import LIMITS, check, problem
+from tests.sandbox.corpus import corpus
+from tests.sandbox.corpus.check import LIMITS, check, job, problem
 from tests.sandbox.corpus.endure import endure
 from tests.sandbox.sample import draw, some_of_corpus
 
@@ -32,7 +32,7 @@ def test_programs_name_modules_of_the_sandbox_that_there_are() -> None:
 def test_programs_that_end_by_themselves_side_by_side() -> None:
     programs = [program for program in some_of_corpus("side by side", each=2) if not program.hangs]
     with Executor(slots=4, limits=LIMITS) as executor:
-        verdicts = executor.run([Job(program.name, program.code, TESTS, "f") for program in programs])
+        verdicts = executor.run([job(program) for program in programs])
     problems = [problem(program, verdict) for program, verdict in zip(programs, verdicts, strict=True)]
     assert not list(filter(None, problems))
 

@@ -33,7 +33,7 @@ from tests.needs import missing, require
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
-from tests.sandbox.corpus.check import LIMITS, canary, check, problem, run
+from tests.sandbox.corpus.check import LIMITS, canary, check, job, problem
 from tests.sandbox.human_eval import human_eval
 from tests.sandbox.sample import draw, some_of_corpus, some_own_tests
 from tests.sandbox.test_as_python import AS_PYTHON, holds_in_python
@@ -453,7 +453,7 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
                 assert executor.health()["isolation"] in ("seccomp", "namespaces")
                 found = [canary(executor, "nothing")]
                 for program in some_of_corpus("pod", each=1):
-                    found += [problem(program, run(executor, program)), canary(executor, program.name)]
+                    found += [problem(program, executor.run([job(program)])[0]), canary(executor, program.name)]
             assert [line for line in found if line] == []
         finally:
             container.remove(force=True, v=True)

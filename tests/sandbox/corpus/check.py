@@ -35,11 +35,10 @@ def f(x):
 """
 
 
-def run(executor: Executor, program: Program) -> Verdict:
-    """Return the verdict of one program."""
+def job(program: Program) -> Job:
+    """Return a program as a job, with the limits that its verdict needs."""
     limits = SHORT if program.hangs else WORK if program.statuses == (Status.TIMEOUT,) else LIMITS
-    job = Job(program.name, program.code, TESTS, "f", limits=limits)
-    return executor.run([job])[0]
+    return Job(program.name, program.code, TESTS, "f", limits=limits)
 
 
 def problem(program: Program, verdict: Verdict) -> str:
@@ -131,7 +130,7 @@ def check(executor: Executor, programs: Iterable[Program]) -> list[str]:
     wanted = at_rest(executor)
     outside = {path.name for path in Path("/tmp").iterdir()}
     for program in programs:
-        problems += [problem(program, run(executor, program)), canary(executor, program.name)]
+        problems += [problem(program, executor.run([job(program)])[0]), canary(executor, program.name)]
         if (found := settled(executor, wanted)) != wanted:
             problems.append(f"processes after {program.name}: {found} instead of {wanted}")
     problems += [
