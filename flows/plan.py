@@ -211,12 +211,27 @@ def parser() -> argparse.ArgumentParser:
     return reader
 
 
+def refuse_unread(wanted: argparse.Namespace) -> None:
+    """Refuse arguments that nothing would read.
+
+    Raises:
+        ArgumentError: one of data with ``--memory``, or a variance beside those of a test that was run.
+    """
+    of_data = ("difference", "samples", "seeds", "between", "within", "between_runs")
+    given = [f"--{name.replace('_', '-')}" for name in of_data if getattr(wanted, name) != parser().get_default(name)]
+    if wanted.memory and given:
+        raise ArgumentError(f"--memory plans no data; leave {given[0]} out, or --memory")
+    if wanted.between is None and (variances := [name for name in given if name in ("--within", "--between-runs")]):
+        raise ArgumentError(f"{variances[0]} goes with --between; give both, or none for the variances of a test")
+
+
 def main() -> None:
     """Print the table, or say what is missing."""
     wanted = parser().parse_args()
     with explained():
         if wanted.gpu is not None and not wanted.memory:
             raise ArgumentError("--gpu says where the memory is; give --memory, too")
+        refuse_unread(wanted)
         plan_memory(wanted) if wanted.memory else plan(wanted)
 
 

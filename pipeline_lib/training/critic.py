@@ -303,7 +303,7 @@ class Critic:
                 counts = torch.tensor([rows[i][1] for i in part], device=self._device)[:, None]
                 places = torch.arange(ids.shape[1], device=self._device)[None]
                 counted = ((places < ends) & (places >= ends - counts)).float()[..., None]
-                states = self._decoder(input_ids=ids).last_hidden_state.float()
+                states = self._decoder(input_ids=ids, use_cache=False).last_hidden_state.float()
                 last = states.gather(1, (ends - 1)[..., None].expand(-1, -1, states.shape[2]))[:, 0]
                 found[part] = torch.cat([(states * counted).sum(1) / counts, last], 1)
         return found

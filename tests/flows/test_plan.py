@@ -100,3 +100,15 @@ def test_without_a_pilot_it_says_what_to_do(project: Path) -> None:
     said = plan(project, status=1)
     assert "results/test/team-base.jsonl: no pilot; run `make pipeline` once" in said
     assert "--between and --within" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--memory", "--between", "0.05"), "--memory plans no data; leave --between out"),
+        (("--memory", "--seeds", "3"), "--memory plans no data; leave --seeds out"),
+        (("--within", "0.1"), "--within goes with --between"),
+    ],
+)
+def test_what_nothing_would_read_is_refused(project: Path, arguments: tuple[str, ...], reason: str) -> None:
+    assert reason in call(project, "python", "-m", "flows.plan", *arguments, status=2)
