@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun
 from pipeline_lib.tracking import Tracker
 from tasks.runtime.stage import artifact_key
 from tasks.services.stage_proxy import ADDRESS
+from tests.flows.project import BEGAN_WITH
 from tests.flows.toy_project import still_there, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -62,14 +63,22 @@ if __name__ == "__main__":
 """
 
 
-AS_IN_FLOWS = "from tasks.services.stage_proxy import run_in_preloaded\nrun_in_preloaded()\n"
+AS_IN_FLOWS = """
+from tasks.services.process_environment import prepare
+from tasks.services.stage_proxy import run_in_preloaded
+
+prepare()
+run_in_preloaded()
+"""
 
 
 class Project:
     """A folder with one stage, and what is known of it afterwards."""
 
-    def __init__(self, folder: Path, libraries: dict[str, str]) -> None:
-        self.folder, self.libraries = folder, libraries
+    def __init__(self, folder: Path, ready: dict[str, str]) -> None:
+        self.folder = folder
+        self.server, self.libraries = {**ready}, {ADDRESS: ready[ADDRESS]}
+        del self.server[ADDRESS]
         (folder / "stages").mkdir()
         (folder / "stages/__init__.py").write_text(AS_IN_FLOWS)
         (folder / "stages/count.py").write_text(STAGE)
@@ -79,7 +88,7 @@ class Project:
         return subprocess.Popen(
             [sys.executable, "-m", "stages.count", mode],
             cwd=self.folder,
-            env={**os.environ, "SYMPOSIUM_RUN": self.folder.name, **variables},
+            env={**BEGAN_WITH, **self.server, "SYMPOSIUM_RUN": self.folder.name, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -113,7 +122,7 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, prefect: str, ready: dict[str, str]) -> Project:
     (tmp_path / tmp_path.name).mkdir()
-    return Project(tmp_path / tmp_path.name, {ADDRESS: ready[ADDRESS]})
+    return Project(tmp_path / tmp_path.name, ready)
 
 
 def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) -> None:
