@@ -25,7 +25,7 @@ class Metric:
         low: smallest possible value, or None if unknown; 0 for a share.
         high: greatest possible value, or None if unknown; 1 for a share.  Without both there is no verdict.
         behaviour: whether it describes how a team behaves, not how well it does.
-        over_checkpoints: whether it is plotted over the checkpoints, beside the primary metric.
+        over_checkpoints: whether it stands beside the primary metric, and a share is plotted over the checkpoints.
         at_k: name of the expected best value among k episodes, for example ``accuracy`` for ``accuracy@k``.
         solves: whether a value of 1 or more is a success; pass@k and pass^k count these.
 

@@ -63,10 +63,12 @@ def sweep_curve(data: ReportData) -> Table:
 
 
 def checkpoint_metrics(data: ReportData) -> Table:
-    """Metrics in [0, 1] of every checkpoint on the validation split, mean over training seeds."""
+    """Shares of every checkpoint on the validation split, mean over training seeds; other units need another axis."""
     every = [metrics for by_step in data.sweep.values() for metrics in by_step.values()]
     common = set.intersection(*(set(metrics) for metrics in every)) if every else set()
-    names = [name for name, metric in data.metrics.items() if metric.over_checkpoints and name in common]
+    names = [
+        name for name, metric in data.metrics.items() if metric.over_checkpoints and metric.share and name in common
+    ]
     steps = sorted({step for by_step in data.sweep.values() for step in by_step})
     rows: list[list[Any]] = []
     for step in steps:

@@ -1,11 +1,13 @@
 import csv
+import dataclasses
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.report import series
+from pipeline_lib.report import result_figures, series
 from pipeline_lib.report.data import ReportData
 from tests.report.build import STEPS, experiment, training
 
@@ -28,6 +30,22 @@ def test_learning_has_the_mean_over_seeds_and_each_seed(folder: Path) -> None:
     seeds = [float(found[9][f"tests_passed seed {s}"]) for s in range(3)]
     assert float(found[9]["primary"]) == pytest.approx(sum(seeds) / 3)
     assert float(found[9]["reward single-agent GRPO seed 0"]) == pytest.approx(training(7, 0.12)[9]["reward/mean"])
+
+
+def test_only_shares_are_drawn_over_the_checkpoints_on_their_axis_of_per_cent() -> None:
+    data = experiment()
+    talk = Metric("tokens of messages", "tokens of all messages", low=0.0, high=100.0, over_checkpoints=True)
+    sweep = {
+        seed: {step: {**metrics, "talk": 40.0} for step, metrics in by_step.items()}
+        for seed, by_step in data.sweep.items()
+    }
+    data = dataclasses.replace(data, metrics={**data.metrics, "talk": talk}, sweep=sweep)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = result_figures.checkpoint_metrics(data)
+    assert drawn is not None
+    assert "all_passed" in drawn.table.columns
+    assert "talk" not in drawn.table.columns
 
 
 def test_sweep_is_one_curve_that_starts_at_the_base(folder: Path) -> None:
