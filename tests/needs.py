@@ -108,7 +108,6 @@ NEEDS = {
         "pip install '.[team]' and apt-get install postgresql",
     ),
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),
-    "x86-64": Need(lambda: platform.machine() == "x86_64", "a machine of this kind", installable=False),
     "ClassEval": Need(CLASS_EVAL.exists, f"the file {CLASS_EVAL.name} in shared/data", installable=False),
     "memory groups": Need(_limits_memory, "to be root where control groups of memory can be made", installable=False),
     "root": Need(lambda: _ROOT_USER, "to run the tests as root", installable=False),

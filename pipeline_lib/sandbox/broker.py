@@ -25,7 +25,6 @@ from typing import Any
 
 from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.docker_jail import remove_containers
-from pipeline_lib.sandbox.inside import huge_pages
 from pipeline_lib.sandbox.runtime import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, SUSPECTED, Entry, Slot
 
@@ -352,7 +351,6 @@ def main(descriptor: int) -> None:
             reason = f"it can make no temporary folder ({error}); let TMPDIR name a folder with space"
             connection.sendall(wire.pack({"broken": reason}))
             return
-        huge_pages.move_interpreter()  # for the judges and the processes of tests, which are forks of this one
         docker = "docker" in config["jails"]
         if docker:
             remove_containers(mine=False)  # and let judges share the memory of the Docker SDK

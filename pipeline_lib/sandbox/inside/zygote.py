@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import child, confine, folders, huge_pages, messages
+from . import child, confine, folders, messages
 from .messages import CHANNEL
 
 PRELOAD = (
@@ -310,7 +310,6 @@ def main() -> None:
     sys.path[:] = config["path"] or [*sys.path, *config["packages"]]
     try:
         preload(config["preload"])
-        huge_pages.move_interpreter()
         confine_self(config)
         child.warm_up()
         gc.collect()
