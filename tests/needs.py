@@ -9,7 +9,6 @@ import ctypes
 import functools
 import importlib.util
 import os
-import platform
 import shutil
 import subprocess
 import sys
