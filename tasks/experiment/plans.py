@@ -28,7 +28,7 @@ from pipeline_lib.settings import Params
 from pipeline_lib.storage import digest
 from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
-from tasks.experiment.caches import contents, syntaxes
+from tasks.services.caches import contents, syntaxes
 
 #: Settings of ``rollouts`` that determine a team's answers.
 SAMPLING = ("protocol", "temperature", "top_p", "top_k", "max_new_tokens")

@@ -22,7 +22,7 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
 from tasks.experiment.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
-from tasks.experiment.caches import contents, syntaxes
+from tasks.services.caches import contents, syntaxes
 
 RUNTIME = (
     # Settings count by their resolved values.

@@ -33,9 +33,9 @@ from prefect.states import Completed
 
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.storage import canonical_json, digest, write_json
-from tasks.experiment.caches import syntaxes
 from tasks.identity.stages import RUNTIME
 from tasks.runtime.subflow import untagged
+from tasks.services.caches import syntaxes
 from tasks.services.process_environment import places
 
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")

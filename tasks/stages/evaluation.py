@@ -28,10 +28,10 @@ from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, trained_folder
-from tasks.experiment.caches import contents
 from tasks.experiment.setups import setup_of
 from tasks.identity.stages import playing
 from tasks.runtime.caching import CachedTask, Identity
+from tasks.services.caches import contents
 
 EVALUATE = CachedTask("evaluate", sys.modules[__name__])
 

@@ -28,7 +28,6 @@ from tasks.experiment.arms import (
     trained_folder,
     training_file,
 )
-from tasks.experiment.caches import contents
 from tasks.experiment.compute import budget_of
 from tasks.experiment.setups import setup_of
 from tasks.identity.files import dvc_has_taken
@@ -36,6 +35,7 @@ from tasks.identity.stages import settings_of, work_digest
 from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_update
 from tasks.runtime.training_copies import copied
+from tasks.services.caches import contents
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
 
