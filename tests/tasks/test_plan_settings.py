@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.evaluation.plan import changes
+from pipeline_lib.identity import syntax
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.compose import validate_params
+from tasks.experiment import plans
 from tasks.experiment.arms import PROBLEMS
 from tasks.experiment.plans import plan_of
 from tasks.identity.stages import identity_of
+from tasks.services.caches import syntaxes
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,3 +53,26 @@ def test_a_change_of_one_agents_temperature_changes_the_plan(tmp_path: Path, mon
     assert plan_of(params(main={"learning_rate": 0.01})).play == plan_of(alike).play
     for stage in ("preregister", "select", "verdict"):
         assert identity_of(stage, cooler)["settings"] != identity_of(stage, alike)["settings"]
+
+
+def test_a_later_process_parses_no_source_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+
+    def begin_as_a_new_process() -> None:
+        syntaxes.cache_clear()
+        plans._statistics.cache_clear()
+
+    def refuse(content: bytes, name: str) -> syntax.Syntax:
+        raise AssertionError(f"{name} is parsed again")
+
+    params = validate_params({"problems": {"sizes": {"train": 32, "validation": 2, "test": 2}}}, Path("params.yaml"))
+    prepare("coding", params.problems, PROBLEMS)
+    begin_as_a_new_process()
+    first = plan_of(params)
+    begin_as_a_new_process()
+    monkeypatch.setattr(syntax, "parse", refuse)
+    try:
+        assert plan_of(params) == first
+    finally:
+        begin_as_a_new_process()
