@@ -170,9 +170,10 @@ def _store(project: Path) -> Finding:
 
 
 def _package(name: str, module: str, why: str) -> Finding:
-    if importlib.util.find_spec(module) is None:
+    try:  # a folder of this name may lie on the path, so it is not asked whether it can be imported
+        return Finding(name, OK, importlib.metadata.version(module))
+    except importlib.metadata.PackageNotFoundError:
         return Finding(name, OPTIONAL, f"not installed; {why}")
-    return Finding(name, OK, importlib.metadata.version(module))
 
 
 def _said(*command: str) -> str | None:

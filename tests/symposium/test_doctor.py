@@ -29,6 +29,12 @@ def test_in_an_empty_folder_it_says_what_is_missing_and_what_to_do(
     assert found["GPU"].status in (OK, OPTIONAL), "no GPU is no fault"
 
 
+def test_a_folder_named_as_a_package_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "not_there").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert doctor._package("Not there", "not_there", "nobody needs it").status == OPTIONAL
+
+
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "LEAST_FREE_GB", 1e9)
     found = {finding.name: finding for finding in examine(tmp_path)}["disk"]
