@@ -117,15 +117,26 @@ def patience() -> Iterator[None]:
         print("the Prefect server does not answer; tried again every few seconds", flush=True)
 
 
+def join_pool(pool: str) -> None:
+    """Make the pool if there is none, and let its server notice runs that crash; wait while the server is away."""
+    joined = False
+    while not joined:
+        with patience():
+            with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+                client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+            heartbeat_automation()
+            joined = True
+        if not joined:
+            time.sleep(_LOOK_S)
+
+
 def main() -> None:
     """Work until Ctrl-C (status 130), or until the worker ends or cannot start (message, status 1)."""
     with explained(), sigterm_interrupts():
         given = parser().parse_args()
         require_server()
         prepare_remote(Path.cwd())
-        with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
-            client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
-        heartbeat_automation()
+        join_pool(given.pool)
         process = start(
             worker_command(given), child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno()
         )

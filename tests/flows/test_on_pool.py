@@ -4,7 +4,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
+import httpx
 import pytest
+from prefect import get_client
+from prefect.settings import temporary_settings
 
 from flows import on_pool, worker
 from flows.worker import worker_command
@@ -42,6 +45,26 @@ def test_a_commit_that_only_another_remote_has_is_refused(tmp_path: Path, capsys
 def test_a_run_that_asks_for_a_gpu_goes_to_no_worker_without_one(given: list[str], queues: list[str]) -> None:
     command = worker_command(worker.parser().parse_args(["lab", *given]))
     assert [word for option, word in pairwise(command) if option == "--work-queue"] == queues
+
+
+def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
+    server: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The worker would end, and the run that it was started for wait for ever."""
+    asked = []
+
+    def heartbeat() -> None:
+        asked.append("heartbeat")
+        if len(asked) < 3:
+            raise httpx.ConnectError("All connection attempts failed")
+
+    monkeypatch.setattr(worker, "heartbeat_automation", heartbeat)
+    monkeypatch.setattr(worker, "_LOOK_S", 0.01)
+    monkeypatch.setenv("PREFECT_API_URL", server["PREFECT_API_URL"])
+    with temporary_settings(), get_client(sync_client=True) as client:
+        worker.join_pool("patient")
+        assert client.read_work_pool("patient").type == "process"
+    assert len(asked) == 3 and capsys.readouterr().out.count("the Prefect server does not answer") == 2
 
 
 def no_server(**options: object) -> NoReturn:
