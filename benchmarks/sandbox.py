@@ -84,7 +84,7 @@ def contenders(problems: list[dict[str, Any]], path: Path, stack: ExitStack) -> 
         print(f"without peers: {PEERS} is made by benchmarks/make_sandbox_peers_environment.sh", file=sys.stderr)
     found["a Python process each"] = (threads(lambda n: run_process(program(problems[n]))), whole)
     if "sandbox, Docker" in found:
-        client = stack.enter_context(daemon())
+        client, _ = stack.enter_context(daemon())
         image = client.images.get(DEFAULT_IMAGE)
         container = client.containers.run(
             image.id, ["-c", "import time; time.sleep(1e6)"], entrypoint=["python3"], detach=True, network_mode="none"

@@ -63,7 +63,6 @@ def main() -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    """Serve until interrupted or terminated."""
     token = find_token(None, args.token_file)
     limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
     bounds = Bounds(**{field.name: getattr(args, f"most_{field.name}") for field in fields(Bounds)})
@@ -87,7 +86,6 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _probe() -> int:
-    """Print the isolation level of every kind of jail; return 1 if none works."""
     works = 0
     for jail in STARTERS:
         try:

@@ -75,7 +75,6 @@ class Planner:
         ]
 
     def _collect(self, wanted: Sequence[Job]) -> dict[Job, Verdict]:
-        """Return the verdicts of collections by their job, and remember them."""
         named = {f"collect-{next(self._numbers)}": job for job in wanted}
         planned = [plan_job(replace(job, id=name)) for name, job in named.items()]
         found = {named[verdict.id]: verdict for verdict in self._backend.execute(planned)} if planned else {}
@@ -86,7 +85,6 @@ class Planner:
 
 
 def _collection(job: Job) -> Job | None:
-    """Return the job that collects the tests of a job, None if they are certainly no `unittest` tests."""
     if job.collect or not may_be_unittest(job.tests, job.prelude) or _classes(job.tests) is None:
         return None
     return Job("", "", job.tests, job.entry_point, job.prelude, limits=job.limits, collect=True)

@@ -14,6 +14,8 @@ from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.local import LocalBackend
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, find_packages
+from pipeline_lib.sandbox.ray_backend import RayBackend
+from pipeline_lib.sandbox.remote import RemoteBackend
 from pipeline_lib.sandbox.seccomp import filters
 
 _log = logging.getLogger(__name__)
@@ -91,14 +93,10 @@ def _open_auto(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
 
 
 def _open_remote(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
-    from pipeline_lib.sandbox.remote import RemoteBackend
-
     return RemoteBackend(limits, **options)
 
 
 def _open_ray(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
-    from pipeline_lib.sandbox.ray_backend import RayBackend
-
     return RayBackend(open_backend, slots, limits, **options)
 
 

@@ -141,7 +141,6 @@ class Broker:
     # -- the client -------------------------------------------------------------------------------------------------
 
     def _receive_from_client(self) -> bool:
-        """Handle the frames of the client; return False if it has disconnected."""
         frames = self.client.receive()
         if frames is None:
             return False
@@ -234,7 +233,6 @@ class Broker:
             self.queue.append(entry)
 
     def _end(self, entry: Entry, status: str, reason: str) -> None:
-        """Tell the client the status of a job that got no verdict."""
         self.client.send({"n": entry.number, "status": status, "error": reason, "attempts": entry.attempts})
 
     # -- slots ------------------------------------------------------------------------------------------------------
@@ -294,7 +292,6 @@ class Broker:
             self.client.send({"broken": reason})
 
     def _lost(self, slot: Slot) -> None:
-        """Handle a judge that has ended."""
         entry, started = slot.entry, slot.ready
         status = slot.stop(self.selector)
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
@@ -307,7 +304,6 @@ class Broker:
             self._broken(slot, "the judge died while it started its jail")
 
     def _lost_idle(self, killed: bool) -> None:
-        """Handle the end of a worker without a program."""
         self.restarts += 1
         if killed:
             self.killed_idle = time.monotonic()

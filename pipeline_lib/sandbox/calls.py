@@ -260,7 +260,6 @@ def _nearest(names: Sequence[str], space: Mapping[str, Any]) -> type[Exception] 
 
 
 def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
-    """Return the exception class with this name among builtins, the tests, and modules that they import."""
     if "." not in full_name:
         return _EXCEPTIONS.get(full_name)
     module, _, name = full_name.rpartition(".")

@@ -26,8 +26,8 @@ PLACE = "/symposium"  # path of the fork server in an image, and of the socket i
 
 
 @contextmanager
-def daemon() -> Iterator[Any]:
-    """Yield a client of the Docker daemon.
+def daemon() -> Iterator[tuple[Any, Any]]:
+    """Yield a client of the Docker daemon, and the module of its errors; the SDK need not be installed for the rest.
 
     Raises:
         JailError: there is no SDK or no daemon, or it refuses; the message says what to do.
@@ -42,7 +42,7 @@ def daemon() -> Iterator[Any]:
     client = None
     try:
         client = docker.DockerClient.from_env(timeout=30)
-        yield client
+        yield client, docker.errors
     except docker.errors.ImageNotFound as error:
         raise JailError(
             f"the image does not exist: {error.explanation}; make it with `python -m pipeline_lib.sandbox build-image`"
@@ -71,14 +71,14 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
     place = folder / "control"
     with ExitStack() as undo:
         meeting = undo.enter_context(_listen(folder / "meeting", socket.SOCK_STREAM)) if apart else None
-        with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
+        with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as (client, errors):
             image = client.images.get(config["image"])
             packages = _check_image(config["image"], image, config["wanted"], config["flavour"])
             container = client.containers.create(image.id, **_options(config, folder))
             jail = DockerJail("docker", container.id)
             undo.callback(jail.kill)  # one that was never started does not remove itself
             container.start()
-            control = undo.enter_context(_accept(listener, client, jail, container.id))
+            control = undo.enter_context(_accept(listener, client, errors, jail))
         place.unlink()
         inside = {
             "path": None,
@@ -108,10 +108,8 @@ class DockerJail:
 
     def kill(self) -> str:
         """Remove the container and wait until it is gone."""
-        import docker.errors
-
-        with suppress(JailError), daemon() as client, suppress(docker.errors.NotFound):
-            with suppress(docker.errors.APIError):  # its removal may have begun
+        with suppress(JailError), daemon() as (client, errors), suppress(errors.NotFound):
+            with suppress(errors.APIError):  # its removal may have begun
                 client.api.remove_container(self.container, force=True, v=True)
             client.api.wait(self.container, condition="removed", timeout=10)
         return ""
@@ -122,7 +120,6 @@ class DockerJail:
 
 
 def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
-    """Return a socket that listens at ``place``."""
     place.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, kind)
     listener.bind(str(place))
@@ -137,14 +134,12 @@ def remove_containers(mine: bool) -> None:
     A daemon that stops between making a container and starting it leaves one that nothing else removes.  A daemon that
     does not answer is ignored: the next broker removes what is left.
     """
-    with suppress(JailError), daemon() as client:
-        import docker.errors
-
+    with suppress(JailError), daemon() as (client, errors):
         for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
             host, _, owner = container.labels[LABEL].partition("/")
             unwanted = owner == runtime.identity(os.getpid()) if mine else not runtime.alive(owner)
             if host == os.uname().nodename and unwanted:
-                with suppress(docker.errors.APIError):
+                with suppress(errors.APIError):
                     container.remove(force=True, v=True)
 
 
@@ -176,7 +171,6 @@ def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> 
 
 
 def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the options of the container, with as few rights as possible."""
     limits = config["limits"]
     memory = f"{limits['memory_mb'] + config['extra_mb'] + _CONTAINER_MB}m"
     uid = config["user"]
@@ -207,20 +201,18 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _accept(listener: socket.socket, client: Any, jail: DockerJail, container: str) -> socket.socket:
+def _accept(listener: socket.socket, client: Any, errors: Any, jail: DockerJail) -> socket.socket:
     """Wait until the fork server connects; raises JailError with the container's state if it does not."""
-    from docker.errors import NotFound
-
     listener.settimeout(0.2)
     for _ in range(int(_START_S / 0.2)):
         with suppress(TimeoutError):
             control, _ = listener.accept()
-            with suppress(NotFound):
-                jail.host_pid = client.api.inspect_container(container)["State"]["Pid"]
+            with suppress(errors.NotFound):
+                jail.host_pid = client.api.inspect_container(jail.container)["State"]["Pid"]
             return control
         try:
-            state = client.api.inspect_container(container)["State"]
-        except NotFound:
+            state = client.api.inspect_container(jail.container)["State"]
+        except errors.NotFound:
             state = {"Running": False, "ExitCode": "unknown"}
         if not state["Running"] and state.get("Status") != "created":
             raise JailError(

@@ -10,7 +10,6 @@ import mmap
 import os
 import select
 import signal
-import struct
 from typing import Any
 
 from pipeline_lib.sandbox.calls import NoAnswer
@@ -118,7 +117,6 @@ class Exchange:
         return NoAnswer(kind, text)
 
     def _wait(self, outgoing: memoryview, watch: Watch) -> list[Any]:
-        """Send ``outgoing`` and wait for the next reply, as long as ``watch`` allows."""
         while True:
             frame = None if outgoing else self._frame()
             late = watch.check(frame is not None)
@@ -149,18 +147,11 @@ class Exchange:
                     raise self.failed("output_limit", "more than one reply at a time")
 
     def _frame(self) -> bytes | None:
-        """Take a complete frame out of the received bytes; None if there is none yet."""
-        if len(self._buffer) < 4:
-            return None
-        (length,) = struct.unpack_from("!I", self._buffer)
         limit = self.limits.reply_kb << 10
-        if length > limit + _FRAME_SLACK:
-            raise self.failed("output_limit", f"a reply of {length} bytes, {limit} are allowed")
-        if len(self._buffer) < 4 + length:
-            return None
-        frame = bytes(self._buffer[4 : 4 + length])
-        del self._buffer[: 4 + length]
-        return frame
+        try:
+            return messages.take_frame(self._buffer, limit + _FRAME_SLACK)
+        except BadValue as error:
+            raise self.failed("output_limit", f"a reply of {error} bytes, {limit} are allowed") from None
 
     def _parse(self, frame: bytes) -> list[Any]:
         try:

@@ -160,7 +160,6 @@ class Executor:
 
 
 def _check(job: Job) -> None:
-    """Raise TypeError or ValueError for an invalid job."""
     for name in ("id", "code", "tests", "entry_point", "prelude"):
         value = getattr(job, name)
         if not isinstance(value, str):

@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, Packages, find_packages
@@ -47,9 +47,9 @@ def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Seq
         ValueError: a package is not installed here.
         JailError: there is no daemon, or ``base`` does not exist.
     """
-    with daemon() as client:
+    with daemon() as (client, errors):
         if base is not None:
-            return _build_from(client, tag, base)
+            return _build_from(client, errors, tag, base)
         with tempfile.TemporaryFile() as file:
             found = find_packages(packages)
             write_tar(file, found)
@@ -72,12 +72,10 @@ def image_id(tag: str) -> str:
     Raises:
         JailError: there is no daemon.
     """
-    from docker.errors import ImageNotFound
-
-    with daemon() as client:
+    with daemon() as (client, errors):
         try:
             return str(client.images.get(tag).id)
-        except ImageNotFound:
+        except errors.ImageNotFound:
             return ""
 
 
@@ -87,7 +85,7 @@ def _labels(packages: Packages) -> Iterable[str]:
         yield f'LABEL {LABEL}.packages="{" ".join(packages.names)}"'
 
 
-def _build_from(client: object, tag: str, base: str) -> str:
+def _build_from(client: Any, errors: Any, tag: str, base: str) -> str:
     context = io.BytesIO()
     lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", "ADD folders.tar /", *_labels(Packages())]
     folders = io.BytesIO()
@@ -98,11 +96,9 @@ def _build_from(client: object, tag: str, base: str) -> str:
         _add(tar, "folders.tar", folders.getvalue())
         _add(tar, "Dockerfile", ("\n".join(lines) + "\n").encode())
     context.seek(0)
-    from docker.errors import BuildError
-
     try:
-        image, _ = client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True)  # type: ignore[attr-defined]
-    except BuildError as error:
+        image, _ = client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True)
+    except errors.BuildError as error:
         raise JailError(f"cannot build on {base!r}: {error}") from None
     return str(image.id)
 
@@ -155,7 +151,6 @@ def _extensions(places: Iterable[str]) -> list[Path]:
 
 
 def _libraries(binaries: list[Path]) -> list[Path]:
-    """Return the shared libraries that ``binaries`` need, by the paths that the loader uses."""
     done = subprocess.run(["ldd", *map(str, binaries)], check=False, capture_output=True, text=True)
     found = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE))
     own = {str(Path(name).parent) for name in map(str, binaries)}
@@ -163,7 +158,6 @@ def _libraries(binaries: list[Path]) -> list[Path]:
 
 
 def _add_scratch(tar: tarfile.TarFile) -> None:
-    """Add the folder that programs may write to, and a file that keeps /tmp from being empty."""
     entry = tarfile.TarInfo(SCRATCH.lstrip("/"))
     entry.type = tarfile.DIRTYPE
     entry.mode = 0o1777  # a mount takes the mode of its folder

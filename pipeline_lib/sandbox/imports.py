@@ -83,7 +83,6 @@ def _module(path: str, packages: Sequence[str]) -> Any:
 
 
 def _part(path: str, name: str, packages: Sequence[str]) -> Any:
-    """Return the result of ``from path import name``, which may be a module."""
     home = _module(path, packages)
     return None if home is None else getattr(home, name, None) or _module(f"{path}.{name}", packages)
 

@@ -163,12 +163,10 @@ def _check_devices(user: int | None = None) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment in a jail with its own file system."""
     return ENVIRONMENT | ({"LD_LIBRARY_PATH": f"{HOME}/lib"} if find_runtime().shared else {})
 
 
 def _enclosed(uid: int | None, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a fork server in a jail with its own file system."""
     stdlib = f"{HOME}/lib/{VERSION}"
     path = [stdlib, f"{stdlib}/lib-dynload", *([PACKAGES] if config["packages"] else [])]
     own = {"path": path, "scratch": SCRATCH, "uid": uid, "readable": None, "writable": [], "threads_base": 0}
@@ -176,13 +174,11 @@ def _enclosed(uid: int | None, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filters(config: dict[str, Any], program: str) -> dict[str, str]:
-    """Return the two filters for a fork server's configuration."""
     known = config["filters"]
     return {"filter": known.get("fork_server", ""), "program_filter": known.get(program, "")}
 
 
 def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the bind mounts (source by mount point) and the symbolic links."""
     runtime = find_runtime()
     binds = {
         f"{HOME}/bin/python3": str(runtime.executable),

@@ -113,7 +113,6 @@ class Verdict:
     extra: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError if status and counts contradict each other."""
         if (self.status is Status.PASSED) != (0 < self.passed == self.total) or not 0 <= self.passed <= self.total:
             raise ValueError(f"a verdict {self.status.value} cannot have passed {self.passed} of {self.total} cases")
 

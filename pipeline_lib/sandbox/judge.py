@@ -113,7 +113,6 @@ class _Workers:
                     own_place(Path(self.config["run_folder"]), name)
 
     def program(self, name: str) -> Worker:
-        """Return the worker of programs, in the first jail of ``config["jails"]`` that works here."""
         if name in self.programs:
             return self.programs[name]
         reasons = []
@@ -129,7 +128,6 @@ class _Workers:
         raise JailError("; ".join(reasons))
 
     def tests_of(self, flavour: str) -> TestsProcess:
-        """Return the process of tests."""
         if flavour not in self.tests:
             bare = self.programs["lean"].jail.name == "bare" if "lean" in self.programs else False
             self.tests[flavour] = TestsProcess(start_tests(self.slot, self.config, flavour, bare))
@@ -197,13 +195,11 @@ class _Workers:
             return _killed_idle(ended if isinstance(ended, Worker) else ended.server)
 
     def renew(self) -> None:
-        """End a worker that has run many programs; the next job starts a new one."""
         for flavour, worker in [*self.programs.items()]:
             if worker.jobs >= _JOBS_PER_WORKER:
                 self.programs.pop(flavour).close()
 
     def close(self) -> None:
-        """End all."""
         for worker in (*self.programs.values(), *(tests.server for tests in self.tests.values())):
             with suppress(OSError):
                 worker.close()

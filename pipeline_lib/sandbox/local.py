@@ -36,8 +36,6 @@ _LONGEST_PAUSE_S = 2.0  # between two attempts to start a broker
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A job without a verdict yet, and the queue for its verdict."""
-
     planned: Planned
     done: queue.SimpleQueue[Verdict]
 
@@ -173,7 +171,6 @@ class LocalBackend:
             self._process.wait()
 
     def _pack(self, jobs: dict[int, _Waiting]) -> bytes:
-        """Return the frames of jobs, given by number."""
         frames = []
         for number, waiting in jobs.items():
             wall_s = (waiting.planned.job.limits or self._limits).wall_s
@@ -181,7 +178,6 @@ class LocalBackend:
         return b"".join(frames)
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Cancel those of these jobs that have no verdict yet."""
         with self._lock:
             left = [number for number in numbers if self._waiting.pop(number, None) is not None]
         if left and not self._closed:
@@ -255,7 +251,6 @@ class LocalBackend:
         return True
 
     def _fail_all(self, reason: str) -> None:
-        """End every waiting job as an infra_error."""
         if self._waiting:
             _log.error("sandbox %s: %d jobs end as infra_error: %s", self.name, len(self._waiting), reason)
         for waiting in self._waiting.values():

@@ -92,7 +92,6 @@ def _collect(name: str, found: dict[str, Distribution]) -> None:
 
 
 def _places(known: Distribution) -> list[Path]:
-    """Return the top-level files and folders of a package that programs need."""
     tops = {file.parts[0] for file in known.files or () if len(file.parts) > 1 or file.suffix in (".py", ".so")}
     places = [Path(str(known.locate_file(top))) for top in sorted(tops - {"..", "__pycache__"})]
     return [place for place in places if place.exists() and place.suffix not in (".dist-info", ".egg-info", ".data")]

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import MethodType
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.calls import NoAnswer, same_arguments
@@ -29,18 +29,6 @@ from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 _PROGRAM = "__symposium_program__"
 
 
-class Target(Protocol):
-    """The part of `proxy.Program` that a candidate uses."""
-
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the program's function."""
-        ...
-
-    def function(self) -> Any:
-        """Return a handle of the program's function."""
-        ...
-
-
 class Candidate:
     """A proxy of the program's function.
 
@@ -52,7 +40,7 @@ class Candidate:
     __slots__ = (_PROGRAM, "__symposium_name__")
     __module__ = "program"
 
-    def __init__(self, program: Target, name: str) -> None:
+    def __init__(self, program: Program, name: str) -> None:
         object.__setattr__(self, _PROGRAM, program)
         object.__setattr__(self, "__symposium_name__", name)
 
@@ -106,8 +94,8 @@ class _Documentation:
 type.__setattr__(Candidate, "__doc__", _Documentation())
 
 
-def _program(candidate: Candidate) -> Target:
-    program: Target = object.__getattribute__(candidate, _PROGRAM)
+def _program(candidate: Candidate) -> Program:
+    program: Program = object.__getattribute__(candidate, _PROGRAM)
     return program
 
 

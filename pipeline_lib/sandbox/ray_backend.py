@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
-from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
 
@@ -31,12 +30,12 @@ class Host:
         self.backend = opener(inner, slots, Limits(**limits), options)
         self.planner = Planner(self.backend)
 
-    def run(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def run(self, jobs: list[Job]) -> list[Verdict]:
         """Return the verdicts of a batch, in any order."""
-        planned = self.planner.plan([wire.job_from_json(job) for job in jobs])
+        planned = self.planner.plan(jobs)
         failed = [verdict for verdict in planned if isinstance(verdict, Verdict)]
         ready = [job for job in planned if isinstance(job, Planned)]
-        return [wire.verdict_to_json(verdict) for verdict in (*failed, *self.backend.execute(ready))]
+        return [*failed, *self.backend.execute(ready)]
 
     def health(self) -> dict[str, Any]:
         """Return the facts of the backend."""
@@ -108,7 +107,7 @@ class RayBackend:
             busy = {node for node, _, _ in running.values()}
             for node in [node for node in self._hosts if node not in busy][: len(waiting)]:
                 batch, tries = waiting.pop(0)
-                task = self._hosts[node].run.remote([wire.job_to_json(planned.job) for planned in batch])
+                task = self._hosts[node].run.remote([planned.job for planned in batch])
                 running[task] = (node, batch, tries)
             if not running:  # no node is left
                 for batch, _ in waiting:
@@ -117,7 +116,7 @@ class RayBackend:
             (done, *_), _ = ray.wait(list(running), num_returns=1)
             node, batch, tries = running.pop(done)
             try:
-                verdicts = [wire.verdict_from_json(verdict) for verdict in ray.get(done)]
+                verdicts = ray.get(done)
             except ray.exceptions.RayError as error:
                 self._hosts.pop(node, None)
                 self._find_hosts()

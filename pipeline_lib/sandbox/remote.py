@@ -79,7 +79,7 @@ class RemoteBackend:
         bodies: dict[str, tuple[Planned, str]] = {}
         for planned in jobs:
             own = replace(planned.job, limits=planned.job.limits or self._limits)
-            bodies[own.id] = (planned, json.dumps(wire.job_to_json(own)))
+            bodies[own.id] = (planned, json.dumps(asdict(own)))
         deadline = time.monotonic() + self._patience_s
         pause_s = 0.1
         while bodies:
@@ -141,7 +141,6 @@ class RemoteBackend:
 
 
 def _first(bodies: dict[str, tuple[Planned, str]]) -> list[tuple[Planned, str]]:
-    """Return as many jobs as fit into one request."""
     batch: list[tuple[Planned, str]] = []
     size = 0
     for entry in bodies.values():

@@ -174,19 +174,16 @@ class _Result(unittest.TestResult):
         self._obstacle: BaseException = CallFailed("error", "the test did not run")
 
     def startTest(self, test: unittest.TestCase) -> None:
-        """Begin a test; restart the program if it has ended."""
         self._lost = len(self.program.failures)
         self._latest = self._places.get(id(test), self._latest)
         self.program.restart()
 
     def stopTest(self, test: unittest.TestCase) -> None:
-        """Count the exceptions that the test has lost."""
         for failure in self.program.failures[self._lost :]:
             if not failure.recorded:
                 self._fail(test, failure)
 
     def addSuccess(self, test: unittest.TestCase) -> None:
-        """Count a test that held."""
         if id(test) in self._places:
             self.recorder.true(self._places[id(test)], True)
 
@@ -200,11 +197,9 @@ class _Result(unittest.TestResult):
             self._obstacle = error[1]
 
     def addFailure(self, test: Any, error: Any) -> None:
-        """Count a test in which an assertion failed."""
         self._fail(test, error[1])
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, error: Any) -> None:
-        """Count a failed part of a test."""
         if error is not None:
             self._fail(test, error[1])
 
@@ -217,17 +212,14 @@ class _Result(unittest.TestResult):
             self._fail(test, failure)
 
     def addExpectedFailure(self, test: unittest.TestCase, error: Any) -> None:
-        """Count a test that failed as expected."""
         if isinstance(error[1], self.own):
             raise error[1]
         self.addSuccess(test)
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
-        """Count a test that should have failed."""
         self._fail(test, CallFailed("error", "the test should have failed"))
 
     def close(self) -> None:
-        """Count the tests that did not run."""
         for index, recorded in enumerate(self.recorder.results):
             if recorded is None:
                 self.recorder.error(index, self._obstacle)
@@ -388,7 +380,6 @@ def _collect(planned: Planned, limits: Limits) -> Outcome:
 
 
 def _namespace(planned: Planned) -> ModuleType:
-    """Return the module of the tests, with what their prelude defines."""
     job, plan = planned.job, planned.plan
     seed_tests(job)
     module = ModuleType("tests")

@@ -13,7 +13,7 @@ import hmac
 import json
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         while first is not None:
-            self.wfile.write(json.dumps(wire.verdict_to_json(first)).encode() + b"\n")
+            self.wfile.write(json.dumps(asdict(first)).encode() + b"\n")
             first = next(verdicts, None)
 
     def _allowed(self) -> bool:
@@ -190,8 +190,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Bad(Exception):
-    """A rejected request, with its HTTP status."""
-
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status

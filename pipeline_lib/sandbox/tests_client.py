@@ -93,7 +93,6 @@ class TestsProcess:
         return outcome
 
     def _discard(self, gone: bool = False) -> Usage | None:
-        """End the process, if there is one; return how it ended."""
         if self._channel is None:
             return None
         self._channel.close()
@@ -192,7 +191,6 @@ class _Job:
                     self._interrupt()
 
     def finish(self, gone: bool = False) -> Usage | None:
-        """End the program's process, if it has one."""
         if not self._running:
             return None
         self._running = False
@@ -207,7 +205,6 @@ class _Job:
         return channel
 
     def _answer(self, command: str, number: int, *values: Any) -> None:
-        """Do what the process asks for, and answer."""
         if command == "take" and not self._running:
             with self._start_program() as channel:
                 self._send(wire.pack_value((number,)), [channel.fileno()])

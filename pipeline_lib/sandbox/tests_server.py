@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import marshal
 import os
 import resource
 import shutil
@@ -21,7 +20,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -48,89 +46,7 @@ from pipeline_lib.sandbox.runtime import (
     readable_copy,
 )
 from pipeline_lib.sandbox.time_limits import address_space
-from pipeline_lib.sandbox.worker import JailError, Load, Usage, Worker
-
-
-class RemoteWorker:
-    """The worker of the program, which the judge holds: see `worker.Worker`.
-
-    Attributes:
-        modules: modules that programs may import besides the standard library.
-    """
-
-    def __init__(self, judge: socket.socket, modules: Sequence[str]) -> None:
-        self.modules = modules
-        self._judge = judge
-        self._buffer = bytearray()
-        self._descriptors: list[int] = []
-        self._lock = threading.Lock()  # tests may call from threads
-        self._key = b""
-        self._sent = self._asked = 0
-        self._pid = os.getpid()
-
-    def next_job(self) -> bytes | None:
-        """Return the next job, packed; None when the judge is gone."""
-        message = self._receive()
-        if message is None:
-            return None
-        self._key, body = message
-        self._sent = 0
-        return bytes(body)
-
-    def take(self) -> socket.socket:
-        """Return the channel of a new process of the program."""
-        if not self._descriptors:
-            self._ask("take")
-        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, self._descriptors.pop(0))
-
-    def load(self) -> Load:
-        """Return the current usage of the program's process."""
-        return Load(*self._ask("load"))
-
-    def finish(self, gone: bool = False) -> Usage:
-        """End the program's process; return how it ended."""
-        return Usage(*self._ask("finish", gone))
-
-    def waited(self) -> float | None:
-        """Return the seconds in which the program's process waited for a processor."""
-        (seconds,) = self._ask("waited")
-        return None if seconds is None else float(seconds)
-
-    def killed(self) -> None:
-        """Say that the program's process was killed from outside; this process then ends."""
-        self._ask("killed")
-
-    def report(self, *message: Any) -> None:
-        """Send what came of a job; a process that the tests have forked sends nothing."""
-        if os.getpid() == self._pid:
-            self._send(*message)
-
-    def _ask(self, command: str, *values: Any) -> Any:
-        with self._lock:
-            self._asked += 1
-            self._send(command, self._asked, *values)
-            while True:
-                answer = self._receive()
-                if answer is None:
-                    os._exit(1)  # the judge is gone
-                number, *found = answer
-                if number == self._asked:  # others are answers to questions that an alarm has interrupted
-                    return found
-
-    def _send(self, *message: Any) -> None:
-        number, self._sent = self._sent, self._sent + 1
-        self._judge.sendall(wire.seal(self._key, number, message))
-
-    def _receive(self) -> Any:
-        while True:
-            frame = wire.take_value(self._buffer)
-            if frame is not None:
-                return marshal.loads(frame)
-            data, descriptors, _, _ = socket.recv_fds(self._judge, 1 << 16, 1)
-            if not data:
-                return None
-            self._descriptors += descriptors
-            self._buffer += data
+from pipeline_lib.sandbox.worker import JailError, ProgramWorker, Worker
 
 
 def serve(limits: dict[str, Any], modules: Sequence[str], space: int) -> None:
@@ -138,11 +54,11 @@ def serve(limits: dict[str, Any], modules: Sequence[str], space: int) -> None:
 
     Args:
         limits: of all these jobs, as a dict of `jobs.Limits`.
-        modules: see `RemoteWorker`.
+        modules: see `worker.ProgramWorker`.
         space: bytes of address space that tests may have.
     """
     gc.enable()
-    worker = RemoteWorker(socket.socket(fileno=CHANNEL), modules)
+    worker = ProgramWorker(socket.socket(fileno=CHANNEL), modules)
     own = Limits(**limits)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     while (body := worker.next_job()) is not None:
@@ -212,7 +128,6 @@ class _Forked:
     _status: int | None = None
 
     def kill(self) -> str:
-        """End the process; a second call does nothing."""
         if self._wait(1.0) is None:  # it ends when the control socket is closed
             os.kill(self.host_pid, signal.SIGKILL)
             _, self._status = os.waitpid(self.host_pid, 0)
@@ -305,7 +220,6 @@ def _adopt_orphans() -> int | None:
 
 
 def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any], flavour: str) -> None:
-    """Be the fork server."""
     gc.freeze()  # collecting the judge's sockets here would close descriptors that have been reused
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

@@ -224,7 +224,6 @@ def leaves_nothing(prelude: str, tests: str, entry_point: str) -> bool:
 
 
 def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the names that are looked up in the module or among the builtins, in any scope."""
     inner = table.get_type() != "module"
     for name in table.get_symbols():
         if name.is_referenced() and (name.is_global() or not inner):
@@ -454,7 +453,6 @@ class _Rewriter(ast.NodeTransformer):
         self.foreseen: tuple[tuple[bytes, bytes], ...] = ()
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Return the statement that records the case instead of raising."""
         if is_always_true(node):
             raise BadTests(f"line {node.lineno}: {ALWAYS_TRUE}")
         value = constant_truth(node.test)
@@ -520,10 +518,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 class _Whole(_Rewriter):
-    """Leaves asserts alone."""
-
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Return the statement."""
         return self.generic_visit(node)  # type: ignore[return-value]
 
 

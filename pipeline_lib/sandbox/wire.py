@@ -16,6 +16,8 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
 
+from pipeline_lib.sandbox.inside import messages
+from pipeline_lib.sandbox.inside.values import BadValue
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.tests_source import Planned, TestPlan
 
@@ -24,9 +26,8 @@ READ_BYTES = 1 << 16  # more would be mapped and unmapped for every read
 
 
 def pack(head: Head, body: bytes = b"") -> bytes:
-    """Return a frame: lengths of head and body as four bytes each, then both."""
-    data = marshal.dumps(head)
-    return struct.pack("!II", len(data), len(body)) + data + body
+    """Return a frame for `Frames`."""
+    return pack_value((head, body))
 
 
 class Frames:
@@ -39,22 +40,14 @@ class Frames:
         """Add ``data``; return the frames that are now complete; raises ValueError for bytes that are no frames."""
         self._buffer += data
         frames = []
-        start = 0
-        while len(self._buffer) - start >= 8:
-            head_length, body_length = struct.unpack_from("!II", self._buffer, start)
-            end = start + 8 + head_length + body_length
-            if len(self._buffer) < end:
-                break
+        while (frame := take_value(self._buffer)) is not None:
             try:
-                head = marshal.loads(self._buffer[start + 8 : start + 8 + head_length])
+                head, body = marshal.loads(frame)
             except (EOFError, TypeError) as error:
-                raise ValueError(f"not the head of a frame: {error}") from None
+                raise Broken(f"not a frame: {error}") from None
             if type(head) is not dict:
-                raise ValueError("the head of a frame is no dict")
-            frames.append((head, bytes(self._buffer[start + 8 + head_length : end])))
-            start = end
-        if start:
-            del self._buffer[:start]
+                raise Broken("the head of a frame is no dict")
+            frames.append((head, body))
         return frames
 
 
@@ -117,25 +110,15 @@ def unpack_verdict(body: bytes, planned: Planned) -> Verdict:
     return Verdict(**value)
 
 
-def job_to_json(job: Job) -> dict[str, Any]:
-    """Return the job as a JSON object."""
-    return asdict(job)
-
-
 def job_from_json(value: dict[str, Any]) -> Job:
-    """Rebuild a job from `job_to_json`; raises TypeError or ValueError for other input."""
+    """Rebuild a job from what `asdict` returns; raises TypeError or ValueError for other input."""
     value = dict(value)
     limits = value.pop("limits", None)
     return Job(**value, limits=None if limits is None else Limits(**limits))
 
 
-def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict as a JSON object."""
-    return asdict(verdict)
-
-
 def verdict_from_json(value: dict[str, Any]) -> Verdict:
-    """Rebuild a verdict from `verdict_to_json`."""
+    """Rebuild a verdict from what `asdict` returns."""
     value = dict(value)
     value["status"] = Status(value["status"])
     value["cases"] = tuple(Case(**case) for case in value["cases"])
@@ -147,20 +130,19 @@ _SEAL_BYTES = 16
 _MOST_BYTES = 1 << 26
 
 
-class Broken(Exception):
-    """Bytes that are not the next sealed frame."""
+class Broken(ValueError):
+    """Bytes that are no frame, or not the next sealed one."""
 
 
 def pack_value(value: Any) -> bytes:
     """Return an unsealed frame: the length in four bytes, then a value that ``marshal`` can write."""
-    data = marshal.dumps(value)
-    return struct.pack("!I", len(data)) + data
+    return messages.framed(marshal.dumps(value))
 
 
 def seal(key: bytes, number: int, value: Any) -> bytes:
     """Return the sealed frame ``number`` of a job."""
     data = marshal.dumps(value)
-    return struct.pack("!I", _SEAL_BYTES + len(data)) + _seal(key, number, data) + data
+    return messages.framed(_seal(key, number, data) + data)
 
 
 def take_value(buffer: bytearray) -> bytes | None:
@@ -169,16 +151,10 @@ def take_value(buffer: bytearray) -> bytes | None:
     Raises:
         Broken: no frame has the length that the bytes say.
     """
-    if len(buffer) < 4:
-        return None
-    (length,) = struct.unpack_from("!I", buffer)
-    if length > _MOST_BYTES:
-        raise Broken
-    if len(buffer) < 4 + length:
-        return None
-    frame = bytes(buffer[4 : 4 + length])
-    del buffer[: 4 + length]
-    return frame
+    try:
+        return messages.take_frame(buffer, _MOST_BYTES)
+    except BadValue:
+        raise Broken from None
 
 
 def unseal(key: bytes, number: int, frame: bytes) -> Any:

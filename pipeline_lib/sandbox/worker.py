@@ -8,17 +8,20 @@ all of it.
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import signal
 import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.inside import folders
 
 _PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as dead
@@ -88,33 +91,86 @@ class Jail(Protocol):
         ...
 
 
-class ProgramWorker(Protocol):
-    """What the tests' process needs of a program's worker.
+class ProgramWorker:
+    """The program's worker as the process of the tests sees it: the judge holds it, and is asked for everything.
 
-    ``modules``: modules that programs may import besides the standard library.
+    Attributes:
+        modules: modules that programs may import besides the standard library.
     """
 
-    modules: Sequence[str]
+    def __init__(self, judge: socket.socket, modules: Sequence[str]) -> None:
+        self.modules = modules
+        self._judge = judge
+        self._buffer = bytearray()
+        self._descriptors: list[int] = []
+        self._lock = threading.Lock()  # tests may call from threads
+        self._key = b""
+        self._sent = self._asked = 0
+        self._pid = os.getpid()
+
+    def next_job(self) -> bytes | None:
+        """Return the next job, packed; None when the judge is gone."""
+        message = self._receive()
+        if message is None:
+            return None
+        self._key, body = message
+        self._sent = 0
+        return bytes(body)
 
     def take(self) -> socket.socket:
         """Return the channel of a new process of the program."""
-        ...
+        if not self._descriptors:
+            self._ask("take")
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, self._descriptors.pop(0))
 
     def load(self) -> Load:
         """Return the current usage of the program's process."""
-        ...
+        return Load(*self._ask("load"))
 
     def finish(self, gone: bool = False) -> Usage:
-        """End the program's process; ``gone`` if it closed its channel; return how it ended."""
-        ...
+        """End the program's process; return how it ended."""
+        return Usage(*self._ask("finish", gone))
 
     def waited(self) -> float | None:
         """Return the seconds in which the program's process waited for a processor."""
-        ...
+        (seconds,) = self._ask("waited")
+        return None if seconds is None else float(seconds)
 
     def killed(self) -> None:
-        """Say that the program's process was killed from outside; the job must be tried again."""
-        ...
+        """Say that the program's process was killed from outside; this process then ends."""
+        self._ask("killed")
+
+    def report(self, *message: Any) -> None:
+        """Send what came of a job; a process that the tests have forked sends nothing."""
+        if os.getpid() == self._pid:
+            self._send(*message)
+
+    def _ask(self, command: str, *values: Any) -> Any:
+        with self._lock:
+            self._asked += 1
+            self._send(command, self._asked, *values)
+            while True:
+                answer = self._receive()
+                if answer is None:
+                    os._exit(1)  # the judge is gone
+                number, *found = answer
+                if number == self._asked:  # others are answers to questions that an alarm has interrupted
+                    return found
+
+    def _send(self, *message: Any) -> None:
+        number, self._sent = self._sent, self._sent + 1
+        self._judge.sendall(wire.seal(self._key, number, message))
+
+    def _receive(self) -> Any:
+        while True:
+            frame = wire.take_value(self._buffer)
+            if frame is not None:
+                return marshal.loads(frame)
+            data, descriptors, _, _ = socket.recv_fds(self._judge, 1 << 16, 1)
+            if not data:
+                return None
+            self._descriptors += descriptors
+            self._buffer += data
 
 
 class Worker:

@@ -95,7 +95,7 @@ def executor(dockerd: Daemon) -> Iterator[Executor]:
 
 
 def containers() -> list[Any]:
-    with daemon() as client:
+    with daemon() as (client, _):
         return list(client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True))
 
 
@@ -162,7 +162,7 @@ def test_a_killed_container_costs_a_second_attempt(executor: Executor) -> None:
 def test_images_that_are_not_there_or_not_ours(dockerd: Daemon) -> None:
     with pytest.raises(SandboxUnavailable, match=r"no such image.*build-image"):
         Executor("docker", slots=1, image="there-is-no-such-image")
-    with daemon() as client:
+    with daemon() as (client, _):
         client.images.get("symposium-sandbox").tag("stranger")
         client.api.import_image_from_data(b"\0" * 10240, repository="empty")
     with pytest.raises(SandboxUnavailable, match="not built for this version"):
@@ -237,7 +237,7 @@ def test_close_and_death_leave_no_container(dockerd: Daemon) -> None:
 
 
 def test_containers_of_dead_brokers_are_removed(dockerd: Daemon) -> None:
-    with daemon() as client:
+    with daemon() as (client, _):
         orphan = client.containers.create(
             "symposium-sandbox", entrypoint=["python3"], labels={LABEL: f"{os.uname().nodename}/999999-1"}
         )
@@ -426,7 +426,7 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
     command = [word if word != "0.0.0.0" else "127.0.0.1" for word in given["command"][1:]]
     # It grants no more than its own limits, and the corpus asks for more than the usual ones.
     limits = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(LIMITS).items()]
-    with daemon() as client:
+    with daemon() as (client, _):
         container = client.containers.run(
             DEFAULT_IMAGE,
             [*command, "--port", str(port), *limits],
@@ -464,7 +464,7 @@ def test_a_container_that_was_never_started_is_removed_at_the_end(dockerd: Daemo
     with Executor("docker", slots=1, limits=SHORT, cache=0) as executor:
         executor.run([GOOD])
         running = next(container for container in containers() if container.labels[LABEL] not in others)
-        with daemon() as client:  # as a daemon leaves it that stops between the two requests
+        with daemon() as (client, _):  # as a daemon leaves it that stops between the two requests
             client.containers.create(running.image.id, "true", labels={LABEL: running.labels[LABEL]})
         assert "created" in {container.status for container in containers()}
     assert running.labels[LABEL] not in {container.labels[LABEL] for container in containers()}

@@ -10,6 +10,7 @@ any input, `Folder.apply` writes only below the folder, within its size, through
 
 from __future__ import annotations
 
+import binascii
 import errno
 import os
 import stat
@@ -95,7 +96,6 @@ def restore(folder: str, mode: int) -> None:
 
 
 def _remove(top: int, name: str, lifted: int) -> int:
-    """Remove one entry of the top folder; the folders in it are moved to the top first."""
     if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
         os.unlink(name, dir_fd=top)
         return lifted
@@ -244,14 +244,10 @@ def _is_alike(name: str, mode: int) -> bool:
 
 
 def _bytes(content: str) -> bytes:
-    import binascii  # here, to keep the fork server small
-
     return binascii.a2b_base64(content.encode("ascii"))
 
 
 def _read(name: str) -> str:
-    import binascii
-
     with open(name, "rb") as file:
         return binascii.b2a_base64(file.read(), newline=False).decode("ascii")
 

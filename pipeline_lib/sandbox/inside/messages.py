@@ -53,6 +53,24 @@ def framed(data: bytes) -> bytes:
     return struct.pack("!I", len(data)) + data
 
 
+def take_frame(buffer: bytearray, most: int) -> bytes | None:
+    """Remove the first message from the bytes that have arrived and return it; None if it is not complete.
+
+    Raises:
+        BadValue: it is longer than ``most`` bytes; the text is its length.
+    """
+    if len(buffer) < 4:
+        return None
+    (length,) = struct.unpack_from("!I", buffer)
+    if length > most:
+        raise BadValue("size", str(length))
+    if len(buffer) < 4 + length:
+        return None
+    frame = bytes(buffer[4 : 4 + length])
+    del buffer[: 4 + length]
+    return frame
+
+
 def read_request(data: bytes) -> Any:
     """Return the parts of a request.  Only for bytes from the judge: ``marshal`` must not read a program's."""
     return marshal.loads(data)
@@ -138,7 +156,6 @@ _arrived = bytearray()
 
 
 def _fill(channel: int, length: int) -> None:
-    """Read until the buffer has ``length`` bytes."""
     while len(_arrived) < length:
         part = os.read(channel, 1 << 15)
         if not part:
@@ -173,7 +190,6 @@ def describe(error: BaseException) -> list[Any]:
 
 
 def _full_name(kind: type) -> str:
-    """Return name and module of a class, of a builtin one its name alone."""
     return (
         kind.__name__ if getattr(builtins, kind.__name__, None) is kind else f"{values.module_of(kind)}.{kind.__name__}"
     )

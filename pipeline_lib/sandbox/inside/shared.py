@@ -91,7 +91,6 @@ def too_many_parts(value: Any) -> bool:
 
 
 def _items(container: Any) -> Any:
-    """Return the values directly in a container, without those that cannot contain a mutable one."""
     if isinstance(container, dict):
         return dict.values(container)
     if id(type(container)) in VIEW_IDS:
@@ -345,14 +344,12 @@ class Shared(ABC):
         return [number for number, note in self._notes.items() if not _same(note, self.containers[number])]
 
     def _state(self, number: int) -> list[Any]:
-        """Return number, builtin type, class and content of a container."""
         container = self.containers[number]
         base = _base(container)
         kind = self.class_of(container) if self.is_object(container) else None
         return [number, base, kind, self._body(container, base)]
 
     def _receive(self, number: int, base: str, kind: Any, body: Any) -> None:
-        """Create a container of that type under the number if there is none."""
         known = self.containers.get(number)
         if known is not None:
             if _base(known) != base:
@@ -393,7 +390,6 @@ class Shared(ABC):
         return items if base == "set" else [items, container.maxlen]
 
     def _items(self, base: str, body: Any) -> Any:
-        """Return the content of a container: pairs, items, bytes, or another container."""
         if base in packaged.KINDS:
             return packaged.make(base, body)
         if base == "bytearray":
@@ -417,7 +413,6 @@ def _is_builtin(container: Any) -> bool:
 
 
 def _base(container: Any) -> str:
-    """Return the name of the type that a container is of or derives from."""
     kind = type(container)
     base = _KINDS[kind] if id(kind) in _KIND_IDS else None
     if base is None:
@@ -429,7 +424,6 @@ def _base(container: Any) -> str:
 
 
 def _content(container: Any) -> Any:
-    """Return a copy of a container's content for a later comparison."""
     base = _base(container)
     if base == "list":
         return list.__getitem__(container, _ALL)

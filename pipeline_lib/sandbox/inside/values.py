@@ -184,14 +184,13 @@ def zone_of(value: Any) -> list[int | str] | None:
     zone = value if stdlib_name(type(value)) in _ZONES else getattr(value, "tzinfo", None)
     if zone is None:
         return []
-    import datetime
-
-    if stdlib_name(type(zone)) == "ZoneInfo":
+    kind: Any = type(zone)
+    if stdlib_name(kind) == "ZoneInfo":
         return [zone.key] if _is_of_machine(zone) else None
-    if type(zone) is not datetime.timezone:
+    if stdlib_name(kind) != "timezone":
         return None
     ahead = zone.utcoffset(None)
-    return [ahead // datetime.timedelta(microseconds=1)] if repr(datetime.timezone(ahead)) == repr(zone) else None
+    return [ahead // type(ahead)(microseconds=1)] if repr(kind(ahead)) == repr(zone) else None
 
 
 def _is_of_machine(zone: Any) -> bool:

@@ -109,7 +109,7 @@ class ForkServer:
         self._fork(theirs, None)
         theirs.close()
         request = messages.write_request("probe", os.getppid() or 1)
-        ours.send(struct.pack("!I", len(request)) + request)
+        ours.send(messages.framed(request))
         answer = b""
         while part := ours.recv(1 << 16):
             answer += part
@@ -161,7 +161,6 @@ class ForkServer:
         os.kill(self.pid, _SIGPROF)
 
     def _poll(self) -> bytes:
-        """Return the CPU seconds of the child so far, entries and MiB in the scratch folder."""
         try:
             cpu = time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process
         except OSError:

@@ -221,7 +221,6 @@ class Handles(Shared):
         return values.decode({tag: body})
 
     def _function(self, function: Any) -> int:
-        """Return the number of a function of the tests."""
         if id(function) not in self._function_numbers:
             self._function_numbers[id(function)] = self.number()
             self._functions[self._function_numbers[id(function)]] = function
@@ -270,7 +269,6 @@ class Handles(Shared):
         hidden: list[str],
         of_class: list[str],
     ) -> None:
-        """Make a class that stands for one of the program's."""
         if type(number) is not int or number in self._classes or len(self._classes) >= _MOST_CLASSES:
             raise BadValue("form", "not a new class")
         parents = list(dict.fromkeys(self._classes[base] for base in bases))
