@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ for _name in ("PREFECT_API_URL", "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
     os.environ.pop(_name, None)
 # The tests start hundreds of processes: where it is set, each would compile all our modules anew, for seconds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # and pytest would prepare the assertions of all tests again in every run
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -37,18 +37,25 @@ from tasks.services.stage_proxy import ADDRESS, address_in, differing, receive, 
 
 LIBRARIES = (
     "torch",
+    "pydantic.v1",
     "prefect.flow_engine",
     "prefect.task_engine",
     "prefect.artifacts",
     "prefect.events.worker",
+    "prefect.utilities.visualization",
+    "anyio._backends._asyncio",
     "mlflow.tracking",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "mlflow.store.model_registry.sqlalchemy_workspace_store",
+    "alembic.command",
+    "sqlalchemy.dialects.sqlite",
     "tokenizers",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.qwen3.modeling_qwen3",
     "scipy.stats",
 )
-"""What most stages import; the rest they import themselves."""
+"""What most stages import, sooner or later; the rest they import themselves."""
 
 READY_S = 120.0
 """Seconds after which stages do without a process that is not ready."""
