@@ -269,8 +269,9 @@ def _user_code(
     as_text = any(syntax.reads_source for syntax in parsed.values())
     regular = (base / "__init__.py").is_file()
     if not regular or not _is_installed(base):
+        written = _written_by_the_chain(Path.cwd())
         for module in _reached_inside(entered, parsed, sources):
-            files |= _named_files(sources[module], base)
+            files |= _named_files(sources[module], base, written)
     for module, path in sources.items():
         is_code = module in parsed and module in reached and not as_text
         files[module] = parsed[module].digest if is_code else file_digest(path)
@@ -309,12 +310,13 @@ def _reached_inside(entered: Iterable[str], parsed: Mapping[str, Syntax], source
     return found
 
 
-def _named_files(module: Path, base: Path) -> dict[str, str]:
+def _named_files(module: Path, base: Path, written: re.Pattern[str]) -> dict[str, str]:
     """Return the digests, by path, of the files that a module names outside its package, without those of the chain.
 
     Args:
         module: its file.
         base: folder of its package; of a module in no package, its path without ending.
+        written: relative paths that the chain writes.
     """
     names, here, root = sorted(file_names(module)), Path.cwd(), base.parent
     folders: dict[str, Path] = {}  # by what they really are: a link may lead back
@@ -326,7 +328,7 @@ def _named_files(module: Path, base: Path) -> dict[str, str]:
             folders[os.path.realpath(place)] = place
             waiting += [place / name for name in names if not name.startswith("..") and _is(stat.S_ISDIR, place / name)]
     counted = base if (base / "__init__.py").is_file() else module
-    outside, written = (counted, *map(Path, ("/proc", "/sys", "/dev"))), _written_by_the_chain(here)
+    outside = (counted, *map(Path, ("/proc", "/sys", "/dev")))
     found: dict[str, str] = {}
     for file in {os.path.normpath(place / name) for place in folders.values() for name in names}:
         if _is(stat.S_ISREG, Path(file)) and not any(Path(file).is_relative_to(place) for place in outside):

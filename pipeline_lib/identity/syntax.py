@@ -153,6 +153,10 @@ def _drop_docstring(node: ast.AST) -> None:
         del node.body[0]
 
 
+_PARSED: dict[str, Syntax] = {}
+"""What this process has parsed, by SHA-256 of the content, for all of its caches."""
+
+
 class SyntaxCache:
     """A cache of parsed files.
 
@@ -183,7 +187,7 @@ class SyntaxCache:
         content = path.read_bytes()
         key = hashlib.sha256(content).hexdigest()
         if key not in self._known:
-            self._known[key] = parse(content, str(path))
+            self._known[key] = _PARSED[key] = _PARSED.get(key) or parse(content, str(path))
             self._new = True
         return self._known[key]
 

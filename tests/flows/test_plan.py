@@ -49,7 +49,7 @@ def test_the_families_that_a_difference_needs_follow_from_the_range_of_the_metri
 
 
 def test_a_metric_without_a_range_has_no_number_of_families(project: Path) -> None:
-    shutil.copy(ROOT / "tests/symposium/rendezvous.py", project)
+    shutil.copy(ROOT / "tests/symposium/own/rendezvous.py", project)
     source = "import rendezvous\nimport symposium\n\n\nclass Points(rendezvous.Rendezvous):\n"
     source += "    measures = {'points': symposium.Metric('points')}\n"
     (project / "points.py").write_text(source)

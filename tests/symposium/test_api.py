@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apart import Apart
+from rendezvous import Rendezvous
 
 import symposium
 from pipeline_lib.environment_api.metrics import with_reward
@@ -18,8 +20,6 @@ from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
 from symposium.results import Evaluation
 from symposium.teams import Team
-from tests.symposium.apart import Apart
-from tests.symposium.rendezvous import Rendezvous
 
 ROOT = Path(__file__).parents[2]
 

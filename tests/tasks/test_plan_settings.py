@@ -21,7 +21,7 @@ def test_code_and_files_of_the_environment_belong_to_the_plan(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
-    module, text = tmp_path / "meeting_of_mine.py", (ROOT / "tests/symposium/rendezvous.py").read_text()
+    module, text = tmp_path / "meeting_of_mine.py", (ROOT / "tests/symposium/own/rendezvous.py").read_text()
     module.write_text(text + "\nTABLE = 'table.json'\n")
     sizes = {"train": 32, "validation": 2, "test": 2}
     settings = {"problems": {"sizes": sizes}, "environment": {"kind": "meeting_of_mine:Rendezvous"}}

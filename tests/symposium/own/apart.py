@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+import rendezvous
+
 import symposium
-from tests.symposium import rendezvous
 
 
 class Apart(rendezvous.Rendezvous):
