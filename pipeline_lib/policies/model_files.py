@@ -29,7 +29,7 @@ from transformers.utils import logging as transformers_logging
 try:
     import gguf
 except ImportError:  # a machine that only loads folders does not need it
-    gguf = None
+    gguf = None  # type: ignore[assignment]
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
