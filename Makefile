@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help pipeline test test-all ui cluster check docs bench clean environment
+.PHONY: help pipeline test tests test-all ui cluster check lint types docs bench clean environment
 .DEFAULT_GOAL := help
 
 help: ## say what each target does
@@ -38,16 +38,24 @@ cluster: $(VENV)/.installed-team ## the servers of a team, with passwords from c
 	@test -e cluster.env || (umask 077; $(BIN)/symposium cluster passwords $(CLUSTER) > cluster.env && echo "passwords: cluster.env")
 	@set -a; . ./cluster.env; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/symposium cluster start $(CLUSTER)
 
-check: environment ## lint, format, types, import directions, pictures of the code
+check: lint types ## lint, format, types, import directions, pictures of the code
+
+lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.draw_map --check
 
+types: environment
+	$(BIN)/mypy
+
+# The types are checked beside the tests: that takes one core for two minutes.
+test: lint ## everything that `check` does, and the tests
+	$(MAKE) --no-print-directory -j2 types tests
+
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 # A few that fail run once more, alone: scripts/run_tests.py says why.
-test: check ## everything that `check` does, and the tests
+tests: environment
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.run_tests $(PYTEST_ARGS)
 
 test-all: ## the tests, and those that `test` takes a sample of (an hour or two)

@@ -3,8 +3,6 @@
 import inspect
 import math
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,8 +18,6 @@ from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
 from symposium.results import Evaluation
 from symposium.teams import Team
-
-ROOT = Path(__file__).parents[2]
 
 TINY: dict[str, Any] = {
     "problems": {"sizes": {"train": 48, "validation": 16, "test": 12}},
@@ -246,33 +242,6 @@ def test_every_name_is_documented_and_has_a_home() -> None:
                 assert function.__doc__, f"{name}.{member}"
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         symposium.trian  # noqa: B018
-
-
-# As strict as mypy can be in the user's own file; the rest is checked as `make check` does, whose cache is there.
-STRICT = "# mypy: disallow-any-generics, disallow-untyped-calls, warn-return-any, strict-equality\n"
-USER = """
-import symposium
-
-experiment = symposium.Experiment("lab", "philosophers", train={"steps": 3})
-runs = [symposium.train(experiment, seed) for seed in range(3)]
-found = symposium.sweep(*runs)
-base = symposium.evaluate(symposium.load_team(experiment), samples=2)
-sentence: str = symposium.compare(found.selected, base).sentence
-rows: float = symposium.plan(found.selected, base, [0.1]).rows[0]["difference"]
-passed: bool = symposium.audit(experiment).passed
-"""
-WRONG = "import symposium\nsymposium.train('lab')\nsymposium.compare(1, 2)\nx: int = symposium.audit(3).passed + ''\n"
-
-
-@pytest.mark.slow
-def test_a_users_script_is_checked_by_mypy_against_the_types(tmp_path: Path) -> None:
-    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
-    right.write_text(STRICT + USER)
-    wrong.write_text(WRONG)
-    command = [sys.executable, "-m", "mypy", str(right), str(wrong)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = [line.split(":")[:2] for line in done.stdout.splitlines() if ": error:" in line]
-    assert {(Path(name).name, line) for name, line in found} == {("wrong.py", line) for line in "234"}, done
 
 
 @pytest.mark.drawn("comparisons of the API", "symposium")
