@@ -47,7 +47,8 @@ class Candidate:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the program's function and return a copy of its value.
 
-        Arguments are copied, too, but the program's changes to them are applied to the tests' objects: see `common`.
+        Arguments are copied, too, but the program's changes to them are applied to the tests' objects: see
+        `inside.shared`.
 
         Raises:
             Exception: the exception known to the tests that is nearest to the one that the program raised.
