@@ -1,9 +1,9 @@
 """Demonstrations for the warm start: what agents say at any point of a dialogue, with many mistakes.
 
-Whole dialogues are played.  Half of the askers ask for the rest of the question at once, so that those who know a fact
-hand on to those who know the next one; the others ask hop by hop.  The mistakes are an answer before the support is
-read, or with another support, a wrong question, silence, and useless talk.  Reinforcement learning has to find out who
-should speak when, and when to stop.
+Whole dialogues are played, in which the asker asks hop by hop: one way of asking is learned sooner than two.
+The mistakes are an answer before the support is read, or with another support, a wrong question, silence, and useless
+talk.  Of holders mostly turns in which they speak are shown: to look a fact up is hard to learn, and silence is not.
+Reinforcement learning has to find out who should speak when, and when to stop.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline_lib.storage import digest
 #: Share of the questions that are demonstrated by one agent with all documents.
 ALONE = 0.25
 
-#: How often one of an agent's turns in which it speaks is shown, rather than any of its turns.
-SPOKEN = 0.5
+#: How often one of a holder's turns in which it speaks is shown, rather than any of its turns.
+SPOKEN = 0.6
 
 #: Mistakes of an asker that cannot answer yet, with their shares.
 MISTAKES = {"early": 0.2, "wrong question": 0.5, "silence": 0.3}
@@ -64,26 +64,23 @@ def _team(
     environment: DocumentsEnvironment, problem: DocumentsProblem, mistakes: float, rng: random.Random
 ) -> list[Demonstration]:
     """Return an action of the asker and one of another agent, each from a random turn of a dialogue."""
-    state, whole, agents = environment.start(problem), rng.random() < 0.5, len(environment.agents(problem))
+    state, agents = environment.start(problem), len(environment.agents(problem))
     turns: list[list[Demonstration]] = []
     done = False
     while not done:
-        actions = [_asked(state, whole, mistakes, rng), *(_held(state, a, mistakes, rng) for a in range(1, agents))]
+        actions = [_asked(state, mistakes, rng), *(_held(state, a, mistakes, rng) for a in range(1, agents))]
         seen = [environment.observe(state, agent) for agent in range(agents)]
         turns.append([Demonstration(text, _spaced(each)) for text, each in zip(seen, actions, strict=True)])
         [outcome] = environment.step([state], [actions])
         state, done = outcome.state, outcome.done
-    return [_one([turn[agent] for turn in turns], rng) for agent in (0, rng.randrange(1, agents))]
+    holder = rng.randrange(1, agents)
+    spoken = [turn[holder] for turn in turns if turn[holder].action]
+    held = spoken if spoken and rng.random() < SPOKEN else [turn[holder] for turn in turns]
+    return [rng.choice(turns)[0], rng.choice(held)]
 
 
-def _one(shown: Sequence[Demonstration], rng: random.Random) -> Demonstration:
-    """Return one of an agent's turns, mostly one in which it speaks."""
-    spoken = [each for each in shown if each.action]
-    return rng.choice(spoken if spoken and rng.random() < SPOKEN else shown)
-
-
-def _asked(state: DocumentsState, whole: bool, mistakes: float, rng: random.Random) -> str:
-    said = asker_says(state, whole)
+def _asked(state: DocumentsState, mistakes: float, rng: random.Random) -> str:
+    said = asker_says(state, whole=False)
     if rng.random() >= mistakes:
         return said
     mistake = rng.choices(list(MISTAKES), list(MISTAKES.values()))[0]
