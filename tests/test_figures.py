@@ -53,6 +53,8 @@ QUOTED = [
     ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
+    ("documents.md", "> Against the base: IMPROVED", ["benchmarks/results/documents-verdict.json"]),
+    ("documents.md", "Useless talk falls", ["benchmarks/results/documents-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
     ("rewards.md", "The whole chain, three training runs", ["docs/runs/fine-reward.json"]),
     ("writing.md", "> **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
