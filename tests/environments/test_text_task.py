@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rendezvous import Rendezvous
 
 import symposium
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.settings.problems import SplitSizes, TextProblems
 from tasks.identity.stages import environment_code
-from tests.symposium.rendezvous import Rendezvous
 
-KIND = "tests.symposium.rendezvous"
+KIND = "rendezvous:Rendezvous"
 SIZES = SplitSizes(train=20, validation=5, test=6)
 
 
@@ -96,7 +96,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "helper.py").write_text("FACTOR = 1\n")
-    source = Path(sys.modules[KIND].__file__ or "").read_text()
+    source = Path(sys.modules["rendezvous"].__file__ or "").read_text()
     source = source.replace(
         "        placed =", "        from somebodys_task.helper import FACTOR as factor\n        placed ="
     )
