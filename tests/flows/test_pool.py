@@ -57,7 +57,7 @@ def test_a_run_whose_worker_and_servers_are_lost_goes_on_to_the_same_bytes(
     with started(origin / "one", *worker, **team):
         wait_for(lambda: "started!" in words(origin / "one"), lambda: words(origin / "one"))
         with started(user, *RUN, **team) as asked:
-            wait_for(lambda: servers.records() or asked.poll() is not None, lambda: words(user))
+            wait_for(lambda: servers.records() or asked.poll() is not None, lambda: words(user), timeout_s=600)
             lose(origin / "one")
             assert servers.records(), words(user)
             with started(origin / "two", *worker, **team):
