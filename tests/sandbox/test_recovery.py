@@ -460,3 +460,11 @@ def test_a_job_that_never_comes_to_a_worker_is_given_back(jail: bool, tries: int
             broker._retry_untouched(entry, broker.slots[0], jail, "none")
         ((head, _),) = wire.Frames().feed(bytes(broker.client.outgoing))
     assert (head["status"], head["error"]) == ("infra_error", f"none: {tries} times")
+
+
+def test_a_job_with_huge_tests_ends_neither_the_broker_nor_other_jobs() -> None:
+    """Its frame is longer than a sealed one may be: the broker ended, and each new one with the jobs sent again."""
+    huge = wire.pack({"n": 1}, bytes(wire._MOST_BYTES + 1))
+    frames = wire.Frames()
+    found = [frame for start in range(0, len(huge), 1 << 24) for frame in frames.feed(huge[start : start + (1 << 24)])]
+    assert [(head, len(body)) for head, body in found] == [({"n": 1}, wire._MOST_BYTES + 1)]
