@@ -62,8 +62,6 @@ LIBRARIES = {
 }
 """Imported packages whose version changes numbers, and the distributions that count with each."""
 
-_MEMORY = SyntaxCache()
-
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -93,14 +91,14 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxCache | 
     Args:
         modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
         without: modules and packages to leave out, because they change no result.
-        memory: cache of parsed files; by default one for this process.
+        memory: cache of parsed files, to keep them beyond this process.
 
     Raises:
         ValueError: no module was given, or one has no source file of the project.
     """
     if not modules:
         raise ValueError("code_of needs at least one module")
-    memory = memory or _MEMORY
+    memory = memory or SyntaxCache()
     files: dict[str, str] = {}
     libraries: set[str] = set()
     versions: dict[str, str] = {}

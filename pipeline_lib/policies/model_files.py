@@ -26,16 +26,16 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-try:
-    import gguf
-except ImportError:  # a machine that only loads folders does not need it
-    gguf = None  # type: ignore[assignment]
-
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
 from pipeline_lib.policies.model_config import NAMED, SUFFIX, NamedModel, models_folder, needs_conversion
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import file_digest, new_folder, read_json, write_json
+
+try:
+    import gguf
+except ImportError:  # a machine that only loads folders does not need it
+    gguf = None  # type: ignore[assignment]
 
 Progress = Callable[[int, int, str], None]
 
@@ -156,23 +156,24 @@ def _convert(model: str, file: Path, digest: str, folder: Path, progress: Progre
     total = file.stat().st_size
     if progress is not None:
         progress(0, total, f"converting {file.name}")
-    try:
-        with _quiet(), _read_once(), new_folder(folder) as output:
-            _check_file(model, file)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-            if progress is not None:
-                progress(total // 2, total, f"converting {file.name}")
-            _plain(loaded).save_pretrained(output)
-            AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(output)
-            write_json(output / ORIGIN_FILE, {"origin": model, "file": file.name, "sha256": digest})
-    except PolicyError:
-        raise
-    except OSError as error:
-        if error.errno is not None:  # the disk's; transformers' own have no number
-            raise
-        raise _unreadable(model, error) from error
-    except Exception as error:  # whatever a parser raises on bytes that nobody checked
-        raise _unreadable(model, error) from error
+    with _read_once():
+        _check_file(model, file)
+        try:
+            with _quiet(), new_folder(folder) as output:
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
+                    file.parent, gguf_file=file.name, dtype=torch.float32
+                )
+                if progress is not None:
+                    progress(total // 2, total, f"converting {file.name}")
+                _plain(loaded).save_pretrained(output)
+                AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(output)
+                write_json(output / ORIGIN_FILE, {"origin": model, "file": file.name, "sha256": digest})
+        except OSError as error:
+            if error.errno is not None:  # the disk's; transformers' own have no number
+                raise
+            raise _unreadable(model, error) from error
+        except Exception as error:  # whatever a parser raises on bytes that nobody checked
+            raise _unreadable(model, error) from error
     if progress is not None:
         progress(total, total, f"converted {file.name}")
 

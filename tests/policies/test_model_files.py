@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import gguf as library
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -51,6 +52,21 @@ def test_a_named_model_is_fetched_and_converted_to_the_logits_of_its_file(folder
     rows = {row["name"]: row for row in held()}
     assert rows[folder.name]["origin"] == NAME and rows[gguf.name]["bytes"] == gguf.stat().st_size
     assert describe_models(PretrainedPolicy(models=(NAME,)))[0]["gguf"] == MODEL.sha256
+
+
+def test_while_a_file_is_converted_its_head_is_read_once(tmp_path: Path):
+    before, file = library.GGUFReader, tmp_path / "tiny.gguf"
+    writer = library.GGUFWriter(file, "llama")
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+    with model_files._read_once():
+        assert library.GGUFReader(str(file)) is library.GGUFReader(str(file))
+    assert library.GGUFReader is before, "a file that has changed is read anew"
 
 
 def test_equal_embedding_and_head_are_stored_once(tmp_path: Path):
