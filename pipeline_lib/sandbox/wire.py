@@ -46,8 +46,8 @@ class Frames:
                 head, body = marshal.loads(frame)
             except (EOFError, TypeError) as error:
                 raise Broken(f"not a frame: {error}") from None
-            if type(head) is not dict:
-                raise Broken("the head of a frame is no dict")
+            if type(head) is not dict or type(body) is not bytes:
+                raise Broken("a frame is a dict and bytes")
             frames.append((head, body))
         return frames
 

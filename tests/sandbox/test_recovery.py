@@ -468,3 +468,9 @@ def test_a_job_with_huge_tests_ends_neither_the_broker_nor_other_jobs() -> None:
     frames = wire.Frames()
     found = [frame for start in range(0, len(huge), 1 << 24) for frame in frames.feed(huge[start : start + (1 << 24)])]
     assert [(head, len(body)) for head, body in found] == [({"n": 1}, wire._MOST_BYTES + 1)]
+
+
+@pytest.mark.parametrize("value", [1, (), ({}, b"", 1), ([], b""), ({}, "text"), ({}, None)])
+def test_what_is_no_dict_with_bytes_is_no_frame(value: object) -> None:
+    with pytest.raises(ValueError):
+        wire.Frames().feed(wire.pack_value(value))
