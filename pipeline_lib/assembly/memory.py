@@ -146,7 +146,9 @@ def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
         tokens = TEMPLATE_TOKENS + round(max(map(len, texts)) / CHARACTERS)
     written = params.rollouts.max_new_tokens
     readers = {"decentralised": 0, "sequential_pipeline": 1, "one_round_discussion": 2}[params.rollouts.protocol]
-    return tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1))
+    tools = getattr(params.environment, "tools", None)
+    called = 0 if tools is None else tools.calls * (written + tools.tokens)
+    return tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1)) + called
 
 
 def need(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pipeline_lib.environment_api.metrics import GREATEST
+from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,10 @@ class Environment(ABC, Generic[P, S]):
     for_choice: bool = False
     #: Whether the base of each agent, which nobody trains, answers between turns (`criticised`).
     has_critic: bool = False
+    #: Most calls of a tool by an agent within a turn (`use_tools`); 0: there is none.
+    tool_calls: int = 0
+    #: Most tokens that an agent reads of a result; longer ones are cut.
+    tool_tokens: int = 128
 
     @property
     def paid_by(self) -> object:
@@ -213,6 +218,15 @@ class Environment(ABC, Generic[P, S]):
             texts: by number of the agent, what its own base, untrained, answered to its observation of ``state``.
         """
         raise NotImplementedError(f"{type(self).__name__} has a critic, so it must define criticised()")
+
+    def use_tools(self, calls: Sequence[ToolCall[S]]) -> list[ToolResult]:
+        """Run the tools that agents call; a result for each text, in input order.
+
+        It is called with ``tool_calls`` above 0, with every text that an agent has finished and after which it may
+        still call a tool.  An agent that called one reads the result and writes again; what it writes last is its
+        action.  Equal calls have equal results, and no state is changed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has tool_calls, so it must define use_tools()")
 
     def parts(self, state: S, agent: int) -> Sequence[Part]:
         """Return the observation of agent number ``agent`` in parts with their sources, for display."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -45,10 +45,14 @@ class Demonstration:
     Attributes:
         observation: the prompt.
         action: the text that follows it.
+        calls: what stands between the two: texts that called a tool, each with the result.
+        tool_tokens: as `Environment.tool_tokens`; None: results are not cut.
     """
 
     observation: str
     action: str
+    calls: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    tool_tokens: int | None = field(default=None, kw_only=True)
 
 
 class Task(ABC):
@@ -155,10 +159,10 @@ class Task(ABC):
         settings: Any,
         executor: Callable[[], Any],
     ) -> Sequence[Demonstration]:
-        """Return ``count`` demonstrations of turns after the first, or none if this environment has none.
+        """Return ``count`` demonstrations of turns after the first and of tools, or none if there are neither.
 
         Their observations must be those of the environment itself (`Environment.observe`), so that the base reads what
-        it will be shown.  Only environments with several turns are asked.
+        it will be shown.  It is asked if `has_later_turns` says so.
 
         Args:
             problems, count, mistakes, seed: as `demonstrate`.
@@ -171,7 +175,7 @@ class Task(ABC):
         return ()
 
     def has_later_turns(self, params: Any) -> bool:
-        """Return whether the base depends on what agents are told after their first turn (`demonstrate_later`).
+        """Return whether the base depends on what agents are told after their first text (`demonstrate_later`).
 
         Args:
             params: all settings.

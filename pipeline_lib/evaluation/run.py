@@ -113,6 +113,10 @@ def refuse_losses(records: Sequence[EpisodeRecord], share: float, who: str) -> N
         )
 
 
+#: Counts of a decision that are added up over an episode.
+_COUNTED = ("tool_calls", "unread", "cut_turns", "cut_tokens")
+
+
 def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:
     """Return a finished episode as a row; with ``retries`` turns are attempts, and each is recorded."""
     actions = [action for decision in decisions for action in decision.actions]
@@ -139,7 +143,7 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
             "critical_path_tokens": sum(_longest(decision) for decision in decisions),
             "requests": len(actions),
             "cut_off": sum(action.finish == "length" for action in actions),
-            **{name: sum(getattr(one, name) for one in decisions) for name in ("unread", "cut_turns", "cut_tokens")},
+            **{name: sum(getattr(one, name) for one in decisions) for name in _COUNTED},
         },
         attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
         wrote=digest([action.text.strip() for action in actions])[:16],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
 
 #: Source of what belongs to no part of the observation.
-OTHER = "protocol or chat template"
+OTHER = "protocol, tool or chat template"
 
 
 class TranscriptRecorder(Watcher):

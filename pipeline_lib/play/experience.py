@@ -44,6 +44,9 @@ class Decision:
     #: Number of the round within the turn in which each action was sampled, from 0; those of one round are sampled at
     #: the same time.
     rounds: tuple[int, ...] = ()
+    #: Number of actions that read the result of a tool.  What an agent wrote before it is an action too, the call, and
+    #: its prompt, its ids and the ids of the result are the prompt of the action that follows.
+    tool_calls: int = 0
     #: Number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
     unread: int = 0
     agents: tuple[str, ...] = ()  #: name of the agent of each action

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 
@@ -49,6 +50,7 @@ class FixedActions(Environment[Fixed, Any]):
         self.turns = inner.turns
         self.reward_bounds = inner.reward_bounds
         self.has_critic = inner.has_critic
+        self.tool_calls, self.tool_tokens = inner.tool_calls, inner.tool_tokens
 
     def agents(self, problem: Fixed) -> tuple[str, ...]:
         """Return all agents, those that are absent too."""
@@ -70,6 +72,12 @@ class FixedActions(Environment[Fixed, Any]):
     def criticised(self, state: _State, texts: Mapping[int, str]) -> _State:
         """Return the state with what the critic wrote, for agents whose action is not fixed."""
         return replace(state, inner=self.inner.criticised(state.inner, texts))
+
+    def use_tools(self, calls: Sequence[ToolCall[_State]]) -> list[ToolResult]:
+        """Run the tools of the inner environment; where an action is fixed, that is what the agent wrote."""
+        return self.inner.use_tools(
+            [ToolCall(call.state.inner, call.agent, tuple(self._complete(call.state, call.texts))) for call in calls]
+        )
 
     def parts(self, state: _State, agent: int) -> Sequence[Part]:
         """Return the parts of what the agent sees."""

@@ -22,15 +22,16 @@ executed again, because the same texts in one state have the same outcome.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import NOTHING, Plan
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells, Experience, add_amounts
 from pipeline_lib.play.roots import Root
@@ -48,6 +49,7 @@ class Execution:
     #: For each group with combinations, the index of its first joint action, its cells (shape (cells, agents), see
     #: `Cells.chosen`), and which of ``joint_actions`` each cell is.
     tables: list[tuple[int, NDArray[np.int64], list[int]]]
+    lost: Mapping[int, str] = field(default_factory=dict)  #: `Turn.lost`
 
     def cells(self, outcomes: Sequence[Outcome[Any]], first: int) -> list[Cells]:
         """Return the reward of every cell; ``first`` is the index of the first decision of these joint actions."""
@@ -109,6 +111,12 @@ def _places(
     return places
 
 
+def _lost(outcome: Outcome[Any], error: str) -> Outcome[Any]:
+    """Return the outcome of a joint action whose agents were not told what they asked for."""
+    details = {"status": "tool_failed", "error": error, "costs": outcome.details.get("costs", {})}
+    return Outcome(None, {}, {}, outcome.state, done=True, details=details)
+
+
 @dataclass(frozen=True, slots=True)
 class Player(Playing):
     """A team that plays in its environment."""
@@ -117,10 +125,14 @@ class Player(Playing):
         """Play episodes from every root to their end.
 
         Raises:
-            ValueError: these agents cannot play the protocol.
+            ValueError: these agents cannot play the protocol, or there are tools beside combinations or several parts.
             EngineError: see `Engine.generate`; an observation that does not fit into a policy's context by itself is
                 an error in the settings.
         """
+        if self.environment.tool_calls and (self.plan != Aligned() or self.overlap > 1):
+            # A tool may tell of what the others wrote in this joint action, so in another one it would tell other
+            # things; and a tool runs programs, which must stay in the thread of the environment.
+            raise ValueError("an environment with tools needs the plan aligned and an overlap of 1")
         experience = Experience(versions={name: policy.version for name, policy in self.team.policies.items()})
         nodes = []
         for number, root in enumerate(roots):
@@ -177,7 +189,7 @@ class Player(Playing):
             joint_actions = self.protocol.act(turn.inputs, turn.sample)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
-            return combine(self.plan, self.environment, part, turn.inputs, joint_actions)
+            return replace(combine(self.plan, self.environment, part, turn.inputs, joint_actions), lost=turn.lost)
 
         outcomes: list[Outcome[Any]] = []
         executed_actions: list[Sequence[str]] = []
@@ -189,6 +201,8 @@ class Player(Playing):
                 executed = time.perf_counter()
                 states = [self.environment.ending(state) for state in execution.states] if last else execution.states
                 found = self.environment.step(states, execution.joint_actions)
+                for place, error in execution.lost.items():
+                    found[place] = _lost(found[place], error)
                 self.environment.refuse_outside_bounds(found)
                 self.environment.refuse_unusable_metrics(found)
                 executed_actions += execution.joint_actions[: execution.sampled]

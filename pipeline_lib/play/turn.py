@@ -7,17 +7,22 @@ The critic: before agents act again, each agent's own untrained base answers wha
 Nobody trains the critic, and it sees nothing that the agent itself does not see.  The environment decides what agents
 are told of its answers (`Environment.criticised`).  Answers are greedy, so that they depend neither on a seed nor on
 the batch; equal questions of a turn are asked once.
+
+Tools: an agent whose text calls a tool reads the result and writes on, from the ids of its prompt, its call and the
+result.  Each text is an action of its own, with all ids before it as its prompt.  So no token of a result is trained,
+and log-probabilities are those that the engine sampled with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.tools import ToolCall
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Generation, Listening, Watcher
@@ -155,6 +160,8 @@ class Node:
 
 #: The record of one action: policy, prompt, action, round, agent.
 _Sampled = tuple[str, tuple[int, ...], Action, int, str]
+#: An action, and the ids of its prompt.
+_Written = tuple[tuple[int, ...], Action]
 
 
 class Turn:
@@ -165,6 +172,7 @@ class Turn:
 
     Attributes:
         inputs: one for each joint action, in the order of ``nodes``.
+        lost: by number of the input, why the infrastructure could not run a tool that an agent called.
     """
 
     def __init__(self, playing: Playing, nodes: Sequence[Node], number: int) -> None:
@@ -192,6 +200,9 @@ class Turn:
         self._sampled: list[list[_Sampled]] = [[] for _ in self.inputs]
         self._shared: list[list[int]] = [[] for _ in self.inputs]
         self._unread = [0] * len(self.inputs)
+        self._calls = [0] * len(self.inputs)
+        self._said = [[""] * len(one.agents) for one in self.inputs]  # what each agent wrote last
+        self.lost: dict[int, str] = {}
 
     def _observe(self, node: Node, agent: int) -> Observation:
         """Return what an agent is shown; only later turns can be too long for its policy's context."""
@@ -207,6 +218,7 @@ class Turn:
         numbers_of = {(one.turn, one.agent): number for number, one in enumerate(wanted)}
         for number, one in enumerate(wanted):
             agent_of_input = one.turn, one.agent
+            self._said[one.turn][one.agent] = ""
             times = self._times.get(agent_of_input, 0)
             self._times[agent_of_input] = times + 1
             if (owner := self._owner(one)) != one.turn:
@@ -233,19 +245,80 @@ class Turn:
             requests.append(Request(policy.name, prompt, len(numbers), seed))
             generation = Generation(node.root, self._number, self._rounds, node.agents[agent], text)
             generations.append([generation] * len(numbers))
-        texts = [""] * len(wanted)
+        written = self._write(wanted, answered, requests, generations)
+        for number, other in copies:
+            one = wanted[number]
+            self._said[one.turn][one.agent] = self._said[wanted[other].turn][one.agent]
+            self._share(one, wanted[other].turn)
+        self._rounds += 1
+        for call in range(self._playing.environment.tool_calls):
+            if written := self._write_on(wanted, written, call):
+                self._rounds += 1
+        return [self._said[one.turn][one.agent] for one in wanted]
+
+    def _write(
+        self,
+        wanted: Sequence[PromptRequest],
+        answered: Sequence[Sequence[int]],
+        requests: Sequence[Request],
+        generations: Sequence[Sequence[Generation]],
+    ) -> dict[int, _Written]:
+        """Sample and record actions, and return what was written by number of the prompt; ``answered`` has the numbers
+        of each request.
+        """
+        written = {}
         found = self._generate(requests, generations) if requests else []
         for numbers, request, actions in zip(answered, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
-                texts[number] = action.text
                 one = wanted[number]
                 name = self.inputs[one.turn].agents[one.agent]
                 self._sampled[one.turn].append((request.policy, request.prompt, action, self._rounds, name))
-        for number, other in copies:
-            texts[number] = texts[other]
-            self._share(wanted[number], wanted[other].turn)
-        self._rounds += 1
-        return texts
+                self._said[one.turn][one.agent] = action.text
+                written[number] = request.prompt, action
+        return written
+
+    def _write_on(
+        self, wanted: Sequence[PromptRequest], written: Mapping[int, _Written], call: int
+    ) -> dict[int, _Written]:
+        """Run the tools that texts call, let their agents write on, and return what these wrote.
+
+        Args:
+            wanted: the prompts that were answered.
+            written: what was written last, by number of the prompt.
+            call: number of tools that these agents called before.
+        """
+        playing = self._playing
+        # A text that was cut off is no call: its agent has used up its tokens.
+        numbers = [number for number, (_, action) in written.items() if action.finish == "stop"]
+        if not numbers:
+            return {}
+        playing.check()
+        nodes = [self._nodes[self._places[wanted[number].turn][0]] for number in numbers]
+        calls = [
+            ToolCall(node.state, wanted[number].agent, tuple(self._said[wanted[number].turn]))
+            for number, node in zip(numbers, nodes, strict=True)
+        ]
+        answered, requests, generations = [], [], []
+        for number, node, result in zip(numbers, nodes, playing.environment.use_tools(calls), strict=True):
+            one, (before, action) = wanted[number], written[number]
+            if result.error:
+                self.lost[one.turn] = result.error
+            elif result.text is not None:
+                policy = playing.team.policy_of(node.agents[one.agent])
+                told = policy.encode_result(action.ids, result.text, playing.environment.tool_tokens)
+                prompt = (*before, *action.ids, *told)
+                if _full(policy, prompt):
+                    self._unread[one.turn] += 1
+                    continue
+                self._calls[one.turn] += 1
+                times, j = self._times[one.turn, one.agent] - 1, self._places[one.turn][1]
+                seed = node.root.chance.action(self._number, node.path, one.agent, times, j, call)
+                answered.append([number])
+                requests.append(Request(policy.name, prompt, 1, seed))
+                shown = policy.decode(told)
+                name = node.agents[one.agent]
+                generations.append([Generation(node.root, self._number, self._rounds, name, shown, tool=True)])
+        return self._write(wanted, answered, requests, generations)
 
     def _owner(self, prompt: PromptRequest) -> int:
         """Return the input whose action answers a prompt: its own, or an earlier one in a nested plan."""
@@ -282,8 +355,8 @@ class Turn:
     def decisions(self) -> list[Decision]:
         """Return the joint actions as decisions, in the order of ``inputs``, before they are executed."""
         found = []
-        rows = zip(self._places, self._sampled, self._unread, self._shared, strict=True)
-        for (place, _), sampled, unread, shared in rows:
+        rows = zip(self._places, self._sampled, self._unread, self._shared, self._calls, strict=True)
+        for (place, _), sampled, unread, shared, calls in rows:
             node = self._nodes[place]
             policies, prompts, actions, rounds, agents = zip(*sampled, strict=True) if sampled else ((), (), (), (), ())
             cut_turns, cut_tokens = self._cut[place]
@@ -291,7 +364,7 @@ class Turn:
             decision = Decision(node.root.problem.id, self._number, node.group, node.parent, node.weight, *texts)
             decision.rounds, decision.unread, decision.agents = rounds, unread, agents
             decision.shared, decision.cut_turns, decision.cut_tokens = tuple(shared), cut_turns, cut_tokens
-            decision.seen = self._seen[place]
+            decision.seen, decision.tool_calls = self._seen[place], calls
             found.append(decision)
         return found
 

@@ -27,6 +27,8 @@ class Generation:
     round: int  #: number of the round within the turn, from 0
     agent: str  #: name of the agent
     prompt: str  #: text of the prompt, before any chat template
+    #: The prompt is the result of a tool; the agent reads it below what it has read and written before in this turn.
+    tool: bool = False
 
 
 class Watcher:

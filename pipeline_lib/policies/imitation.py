@@ -52,17 +52,23 @@ _WEIGHTS, _RECORD = "state.safetensors", "state.json"
 def encode(demonstrations: Sequence[Demonstration], policy: Policy) -> list[Example]:
     """Return the token ids of examples: prompt, action (encoded separately, as in rollouts), and what ends it.
 
+    Calls of tools and their results are part of the prompt, as in rollouts.
+
     Raises:
         ProblemsError: one is longer than the model's context.
     """
     prompts = {text: list(policy.encode(text)) for text in dict.fromkeys(d.observation for d in demonstrations)}
-    texts = list(dict.fromkeys(d.action for d in demonstrations))
+    texts = list(dict.fromkeys(text for d in demonstrations for text in (d.action, *(call for call, _ in d.calls))))
     tokenize: Any = policy.tokenizer
     actions = dict(zip(texts, tokenize(texts, add_special_tokens=False)["input_ids"], strict=True))
     end = _end_of_action(policy)
-    examples = [
-        ([*prompts[d.observation], *actions[d.action], *end], len(prompts[d.observation])) for d in demonstrations
-    ]
+    examples: list[Example] = []
+    for d in demonstrations:
+        prompt = list(prompts[d.observation])
+        for call, result in d.calls:
+            said = (*actions[call], *end)
+            prompt += [*said, *policy.encode_result(said, result, d.tool_tokens)]
+        examples.append(([*prompt, *actions[d.action], *end], len(prompt)))
     longest = max(len(ids) for ids, _ in examples)
     if policy.context is not None and longest > policy.context:
         raise ProblemsError(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+#: Stands for the model's own message in a chat template; templates change no such text.
+_ANSWER = "ANSWER"
 
 
 class PolicyError(ValueError):
@@ -66,6 +71,39 @@ class Policy:
         else:
             encoded = self.tokenizer(observation)
         return tuple(int(i) for i in encoded["input_ids"])
+
+    def encode_result(self, action: Sequence[int], result: str, most: int | None = None) -> tuple[int, ...]:
+        """Return the token ids that follow an action which called a tool: the result, which the policy then continues.
+
+        In the chat template the result is a user's message after the model's own.
+
+        Args:
+            action: the sampled ids.
+            result: the text of the result.
+            most: number of tokens that are kept of it, > 0, without those of the chat template; None keeps all.
+        """
+        encode: Any = partial(self.tokenizer, add_special_tokens=False)
+        ids = encode(result)["input_ids"]
+        if most is not None and len(ids) > most:
+            result = self.decode(ids[:most])
+            while len(encode(result)["input_ids"]) > most:  # the beginning of a text may be encoded in another way
+                result = result[:-1]
+        if self.chat:
+            turns = [("user", "x"), ("assistant", _ANSWER), ("user", result)]
+            template: Any = self.tokenizer.apply_chat_template
+            whole = str(
+                template(
+                    [{"role": role, "content": content} for role, content in turns],
+                    add_generation_prompt=True,
+                    tokenize=False,
+                    enable_thinking=False,
+                )
+            )
+            result = whole[whole.index(_ANSWER) + len(_ANSWER) :]
+            if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
+                end, rest = str(self.tokenizer.decode([action[-1]])), result.lstrip()
+                result = rest.removeprefix(end) if rest.startswith(end) else result
+        return tuple(int(i) for i in encode(result)["input_ids"])
 
     def decode(self, ids: tuple[int, ...] | list[int]) -> str:
         """Return the text of sampled ids without special tokens and without cleaning up spaces."""

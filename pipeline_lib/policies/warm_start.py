@@ -110,7 +110,7 @@ def _build_embedded(
     demonstrations = _demonstrations(environment, problems, settings.warm_start, settings.seed, later)
     with single_core_numerics():
         prompts = environment.prompts(problems)
-        corpus = [text for d in demonstrations for text in (d.observation, d.action)]
+        corpus = [text for d in demonstrations for text in (d.observation, d.action, *(t for _, t in d.calls))]
         tokenizer = train_tokenizer([*corpus, *prompts], settings.vocabulary, settings.context)
         others = [*load_split(problems_folder, "validation"), *load_split(problems_folder, "test")]
         _check_room([*prompts, *environment.prompts(others)], tokenizer, settings.context)

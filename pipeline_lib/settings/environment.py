@@ -30,6 +30,15 @@ STOP_AT: Any = Field(
 )
 
 
+class Tools(Section):
+    """Limits of the tools that an agent may call within its turn, before it answers."""
+
+    calls: int = Field(
+        1, ge=1, le=8, description="calls of an agent in a turn; a further one is no call but its answer"
+    )
+    tokens: int = Field(128, ge=8, description="tokens that an agent reads of a result; longer ones are cut")
+
+
 class CustomReward(Section):
     """A reward class of your own, with its own terms, bounds and settings (docs/rewards.md)."""
 

@@ -188,6 +188,33 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _tools_can_be_called(self) -> Self:
+        """Refuse what compares actions with those of other joint actions: a tool may tell what the others wrote."""
+        if getattr(self.environment, "tools", None) is None:
+            return self
+        train = self.train
+        refused = {
+            f"train.credit ({train.credit.kind}) to {{kind: aligned}}": train.credit.kind != "aligned",
+            "train.advantage.baseline (counterfactual) to critic": train.advantage.baseline == "counterfactual",
+            f"train.fidelity_every ({train.fidelity_every}) to 0": train.fidelity_every > 0,
+            f"train.overlap ({train.overlap}) to 1": train.overlap > 1,
+        }
+        for change, needed in refused.items():
+            if needed:
+                raise ValueError(
+                    "environment.tools: what a tool answers may depend on all that the team writes at that time, so "
+                    f"actions cannot be combined anew or sampled beside others; set {change}, or environment.tools to "
+                    "null"
+                )
+        for name, agent in self.policy.agents.items():
+            if agent.server is not None:
+                raise ValueError(
+                    f"environment.tools: agent {name} is played by a server, which gets one message and cannot "
+                    "continue its own text; set environment.tools to null, or let a model play it here"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _fidelity_can_be_measured(self) -> Self:
         if not self.train.fidelity_every:
             return self

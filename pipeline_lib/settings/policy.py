@@ -40,8 +40,8 @@ class WarmStart(Section):
         ge=0,
         lt=1,
         description=(
-            "share of demonstrations that show a later turn, with own code and feedback; no effect if the environment "
-            "has one turn, or demonstrates no later ones"
+            "share of demonstrations that show a later turn, with own code and feedback, or a tool; no effect if the "
+            "environment has one turn and no tool, or demonstrates neither"
         ),
     )
 

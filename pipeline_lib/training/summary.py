@@ -43,6 +43,7 @@ def experience_metrics(
         "groups/masked_share": 1 - len(scored) / max(1, len(decisions)),
         "actions/count": float(len(actions)),
         "actions/tokens": float(tokens),
+        "actions/tool_calls": float(sum(decision.tool_calls for decision in decisions)),
         "observations/cut_turns": float(sum(decision.cut_turns for decision in decisions)),
         "observations/cut_tokens": float(sum(decision.cut_tokens for decision in decisions)),
         "executions/count": float(experience.executed),

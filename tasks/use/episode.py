@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AgentAnswer:
-    """One agent's answer: prompt, text, number of tokens, and why it ended."""
+    """One agent's answer: prompt, text, number of tokens, why it ended, and whether the prompt is a tool's result."""
 
     agent: str
     round: int
@@ -21,6 +21,7 @@ class AgentAnswer:
     text: str
     tokens: int
     finish: str
+    tool: bool = False
 
 
 @dataclass(slots=True)

@@ -52,6 +52,7 @@ class PageShow(Show):
             turn=generation.turn,
             round=generation.round,
             prompt=harmless(generation.prompt),
+            tool=generation.tool,
         )
 
     def wrote(self, generation: Generation, text: str) -> None:

@@ -47,7 +47,13 @@ class _Recording(Watcher):
 
     def finished(self, generation: Generation, action: Action) -> None:
         answer = AgentAnswer(
-            generation.agent, generation.round, generation.prompt, action.text, len(action.ids), action.finish
+            generation.agent,
+            generation.round,
+            generation.prompt,
+            action.text,
+            len(action.ids),
+            action.finish,
+            generation.tool,
         )
         self._turn(generation.turn).said.append(answer)
         self._forward(generation, lambda: self._show.finished(generation, answer))

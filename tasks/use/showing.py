@@ -36,13 +36,15 @@ class TerminalShow(Show):
 
     def prompted(self, generation: Generation) -> None:
         where = f" (turn {generation.turn + 1})" if generation.turn else ""
-        where += f" (round {generation.round + 1})" if generation.round else ""
+        where += f" (round {generation.round + 1})" if generation.round and not generation.tool else ""
         key = f"{generation.turn} {generation.round} {generation.agent}\n{generation.prompt}"
         if key in self._known:
             self._head(f"{generation.agent} is told the same, and writes{where}")
             return
         self._known.add(key)
-        self._head(f"{generation.agent} is told{where}")
+        self._head(
+            f"A tool answers {generation.agent}{where}" if generation.tool else f"{generation.agent} is told{where}"
+        )
         self._console.print(Text(_shortened(harmless(generation.prompt)), style="dim"), soft_wrap=True)
         self._head(f"{generation.agent} writes{where}")
 

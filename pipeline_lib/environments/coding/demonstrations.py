@@ -15,6 +15,10 @@ executes the joint program on the visible tests, and its observations of the nex
 repair follows the helper's convention: the helper keeps its own, and the main agent, who can often tell it from the
 error of the failed test, adapts.  If agents are told nothing but their own code, each repairs it by its own convention.
 
+The tool (`visible_tests`): two agents write a draft each, both call the tool, and repair their code after its result as
+after feedback.  The first text, which calls the tool or answers at once, is demonstrated by itself, because drafts have
+more mistakes than what a base should learn to write.
+
 An expert on a server is never asked: thousands of drafts would be too many questions.  A critic would be the base,
 which is only being made: in its place a note has a further draft of the repair, in half of the demonstrations, because
 the base as a critic reads no such note.  Some repairs contain a planted mistake too.  Of a program that passes all
@@ -30,6 +34,7 @@ from dataclasses import dataclass, replace
 
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environment_api.tools import ToolCall
 from pipeline_lib.environment_kit.vocabulary import misread, spoiled
 from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
 from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
@@ -43,9 +48,11 @@ from pipeline_lib.environments.coding.problems.recipe import (
     helper_source,
     main_source,
 )
+from pipeline_lib.environments.coding.program import Program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems, SoundCodingReward
-from pipeline_lib.sandbox import Executor
+from pipeline_lib.environments.coding.visible_tests import CALL, result
+from pipeline_lib.sandbox import Executor, Status, Verdict
 from pipeline_lib.storage import digest
 
 #: How often each convention is drawn.
@@ -153,6 +160,9 @@ def weighted(table: dict[str, float], rng: random.Random) -> str:
 #: Share of drafts with a planted mistake.  The untrained base is wrong more often than its demonstrations are.
 WRONG_DRAFTS = 0.5
 
+#: Share of first texts that call the tool, if there is one.
+CALLING = 0.75
+
 #: Share of demonstrations with the note of a critic, if there is one.
 CRITICISED = 0.5
 
@@ -178,8 +188,8 @@ def demonstrate_later(
     settings: CodingSettings,
     executor: Callable[[], Executor],
 ) -> list[CodingDemonstration]:
-    """Return demonstrations of the turn after the first, as `Task.demonstrate_later`; for published problems those of
-    generated ones.
+    """Return demonstrations of the turn after the first and of the tool, if there are such, as
+    `Task.demonstrate_later`; for published problems those of generated ones.
 
     Raises:
         ValueError: there are no problems, or the sandbox failed.
@@ -192,7 +202,8 @@ def demonstrate_later(
     # Visible tests stand in place of hidden ones, so that each draft runs once.
     recipes = [(replace(problem, hidden_tests=problem.visible_tests), recipe_of(problem)) for problem in problems]
     drafts: dict[str, list[_Draft]] = {"pair": [], "single": []}
-    while sum(len(AGENTS[team]) * len(written) for team, written in drafts.items()) < count:
+    each = (settings.turns > 1) + 2 * (settings.tools is not None)  # demonstrations that an agent's draft gives
+    while each * sum(len(AGENTS[team]) * len(written) for team, written in drafts.items()) < count:
         team = "single" if rng.random() < SINGLE else "pair"
         drafts[team].append(_write_draft(*rng.choice(recipes), team, rng))
     sources = tuple(source for source in settings.feedback if source not in ("expert", "critic"))
@@ -203,9 +214,19 @@ def demonstrate_later(
         form = settings.model_copy(update={"team": team, **plain})
         with contextlib.closing(CodingEnvironment(form, executor)) as environment:
             starts = [environment.start(draft.problem) for draft in written]
-            outcomes = environment.step(starts, [draft.actions for draft in written])
-            for draft, outcome in zip(written, outcomes, strict=True):
-                repairs += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
+            if settings.turns > 1:
+                outcomes = environment.step(starts, [draft.actions for draft in written])
+                for draft, outcome in zip(written, outcomes, strict=True):
+                    repairs += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
+            if settings.tools is not None:
+                calls = [
+                    ToolCall(state, number, tuple(f"{text}\n{CALL}" for text in draft.actions))
+                    for state, draft in zip(starts, written, strict=True)
+                    for number in range(len(draft.actions))
+                ]
+                told = zip(calls, environment.run_visible(calls), strict=True)
+                for draft in written:
+                    repairs += _with_tool(environment, draft, [next(told) for _ in draft.actions], mistakes, rng)
     rng.shuffle(repairs)
     return repairs[:count]
 
@@ -243,6 +264,34 @@ def _repairs(
         seen = environment.observe(state, number)
         repairs.append(CodingDemonstration(seen, action, role, convention, mistake))
     return repairs
+
+
+def _with_tool(
+    environment: CodingEnvironment,
+    draft: _Draft,
+    told: Sequence[tuple[ToolCall[CodingState], tuple[Program, Verdict | None]]],
+    mistakes: float,
+    rng: random.Random,
+) -> list[CodingDemonstration]:
+    """Return for each agent what it writes first, and what it answers after a call."""
+    found = []
+    for role, (call, (program, verdict)) in zip(environment.agents(draft.problem), told, strict=True):
+        seen, own = environment.observe(call.state, call.agent), draft.conventions[call.agent]
+        action, mistake = _written(draft.recipe, role, own, mistakes, rng)
+        first = f"{action}\n{CALL}" if rng.random() < CALLING else action
+        found.append(CodingDemonstration(seen, first, role, own, mistake))
+        answer = result(call, program, verdict)
+        if answer.text is None:
+            raise ValueError(f"the sandbox failed while drafts were run: {answer.error}")
+        convention, mistake = draft.conventions[0], ""
+        if verdict is not None and verdict.status is Status.PASSED:
+            action = draft.actions[call.agent]
+        else:
+            action, mistake = _written(draft.recipe, role, convention, mistakes, rng)
+        read = ((call.text, answer.text),)
+        most = environment.tool_tokens
+        found.append(CodingDemonstration(seen, action, role, convention, mistake, calls=read, tool_tokens=most))
+    return found
 
 
 def _written(recipe: Recipe, role: str, convention: str, mistakes: float, rng: random.Random) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def printable(code: str) -> str:
 MAX_FAILURES = 1
 
 
-def _notes_on_tests(role: Role, program: Program, visible: Verdict | None) -> list[Note]:
+def notes_on_tests(role: Role, program: Program, visible: Verdict | None) -> list[Note]:
     """Return the notes on the program for the agent in ``role``, a line each; ``visible`` saw no other tests."""
     notes = []
     if role.error is not None:
@@ -238,7 +238,7 @@ class Feedback:
         notes: list[Note] = []
         for source in self._sources:
             if source == "tests":
-                notes += _notes_on_tests(program.roles[agent], program, verdicts.get("visible"))
+                notes += notes_on_tests(program.roles[agent], program, verdicts.get("visible"))
             elif source in verdicts:
                 notes += [Note(source, text) for text in ANALYSES[source].findings(agent, program, verdicts[source])]
         return tuple({note.text: note for note in reversed(notes)}.values())[::-1]

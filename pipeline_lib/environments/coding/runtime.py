@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline_lib.environment_api.environment import Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import is_enough, total
+from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environment_kit.programs import (
     Attempt,
     ProgramEnvironment,
@@ -38,6 +39,7 @@ from pipeline_lib.environments.coding.program import HELPER, Program, build_prog
 from pipeline_lib.environments.coding.rewards import Facts, make_reward
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.environments.coding.settings import CodingSettings
+from pipeline_lib.environments.coding.visible_tests import INSTRUCTION, is_call, result
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
 #: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.
@@ -98,6 +100,8 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         self.relied_on = self._agents[:-1]
         self.has_critic = "critic" in settings.feedback and settings.turns > 1
         self._feedback = Feedback(settings)
+        if settings.tools is not None:
+            self.tool_calls, self.tool_tokens = settings.tools.calls, settings.tools.tokens
         self._all_turns = settings.history == "all"
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
@@ -146,10 +150,29 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
     def parts(self, state: CodingState, agent: int) -> tuple[Part, ...]:
         """Return the parts of the agent's observation, with the source of feedback that each comes from."""
         first = state.problem.observations[self._agents[agent]]
+        if self.tool_calls:
+            first += INSTRUCTION
         if not state.turns:
             return (Part("task", first),)
         turns = state.turns if self._all_turns else state.turns[-1:]
         return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in turns])
+
+    def use_tools(self, calls: Sequence[ToolCall[CodingState]]) -> list[ToolResult]:
+        """Run the visible tests for the agents that call them, each on what the team has written at that time."""
+        asked = [call for call in calls if is_call(call.text)]
+        told = (result(call, *found) for call, found in zip(asked, self.run_visible(asked), strict=True))
+        return [next(told) if is_call(call.text) else ToolResult() for call in calls]
+
+    def run_visible(self, calls: Sequence[ToolCall[CodingState]]) -> list[tuple[Program, Verdict | None]]:
+        """Return the program that the texts of each call make, and the verdict on it, None if it cannot be run."""
+        programs = [build_program(call.texts, call.state.problem.entry_point) for call in calls]
+        verdicts: dict[int, Verdict] = {}
+        self._run(
+            (verdicts, number, visible_job(call.state.problem, program))
+            for number, (call, program) in enumerate(zip(calls, programs, strict=True))
+            if program.main.defined and call.state.problem.visible_tests
+        )
+        return [(program, verdicts.get(number)) for number, program in enumerate(programs)]
 
     def ending(self, state: CodingState) -> CodingState:
         return replace(state, ending=True)

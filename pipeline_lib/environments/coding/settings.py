@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import Machine, Section
-from pipeline_lib.settings.environment import STOP_AT, CustomReward, EnvironmentSection
+from pipeline_lib.settings.environment import STOP_AT, CustomReward, EnvironmentSection, Tools
 from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, PublishedProblems, SplitSizes
 
 
@@ -102,6 +102,13 @@ class CodingSettings(EnvironmentSection):
         description=(
             "which earlier turns agents are shown: the last one, or all; if all do not fit into a policy's context, "
             "the oldest are cut"
+        ),
+    )
+    tools: Tools | None = Field(
+        None,
+        description=(
+            "limits of a tool: an agent may run the visible tests on what the team has written before it answers "
+            "(docs/feedback.md); null for none"
         ),
     )
     stop_at: float = STOP_AT

@@ -72,6 +72,11 @@ class CodingTask(TeamTask):
         kind = params.problems.kind
         return "" if kind == "generated" else f"it was shown generated problems, and cannot read those of kind {kind}"
 
+    def has_later_turns(self, params: Any) -> bool:
+        return super().has_later_turns(params) or (
+            params.environment.tools is not None and params.policy.warm_start is not None
+        )
+
     def demonstrate_later(
         self,
         problems: Sequence[CodingProblem],
@@ -99,6 +104,11 @@ class CodingTask(TeamTask):
                     f"environment.feedback has {source}, which runs {tool} in the sandbox: set sandbox.packages to "
                     f"[{', '.join((*packages, tool))}], or take {source} out"
                 )
+        if params.environment.tools is not None and not params.problems.visible_tests:
+            raise ValueError(
+                "environment.tools lets agents run visible tests, and problems.visible_tests is 0; set it to 1 or "
+                "more, or environment.tools to null"
+            )
         if "critic" in params.environment.feedback:
             check_critic(params, "environment.feedback has critic")
         if params.evaluate.equal_effort and not params.problems.visible_tests:
