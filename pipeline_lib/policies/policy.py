@@ -82,7 +82,8 @@ class Policy:
             result: the text of the result.
             most: number of tokens that are kept of it, > 0, without those of the chat template; None keeps all.
         """
-        encode: Any = partial(self.tokenizer, add_special_tokens=False)
+        tokenizer: Any = self.tokenizer
+        encode = partial(tokenizer, add_special_tokens=False)
         ids = encode(result)["input_ids"]
         if most is not None and len(ids) > most:
             result = self.decode(ids[:most])
@@ -90,9 +91,8 @@ class Policy:
                 result = result[:-1]
         if self.chat:
             turns = [("user", "x"), ("assistant", _ANSWER), ("user", result)]
-            template: Any = self.tokenizer.apply_chat_template
             whole = str(
-                template(
+                tokenizer.apply_chat_template(
                     [{"role": role, "content": content} for role, content in turns],
                     add_generation_prompt=True,
                     tokenize=False,
@@ -101,7 +101,7 @@ class Policy:
             )
             result = whole[whole.index(_ANSWER) + len(_ANSWER) :]
             if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
-                end, rest = str(self.tokenizer.decode([action[-1]])), result.lstrip()
+                end, rest = str(tokenizer.decode([action[-1]])), result.lstrip()
                 result = rest.removeprefix(end) if rest.startswith(end) else result
         return tuple(int(i) for i in encode(result)["input_ids"])
 

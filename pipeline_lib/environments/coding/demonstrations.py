@@ -280,7 +280,7 @@ def _with_tool(
         action, mistake = _written(draft.recipe, role, own, mistakes, rng)
         first = f"{action}\n{CALL}" if rng.random() < CALLING else action
         found.append(CodingDemonstration(seen, first, role, own, mistake))
-        answer = result(call, program, verdict)
+        answer = result(call.agent, program, verdict)
         if answer.text is None:
             raise ValueError(f"the sandbox failed while drafts were run: {answer.error}")
         convention, mistake = draft.conventions[0], ""

@@ -160,7 +160,7 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
     def use_tools(self, calls: Sequence[ToolCall[CodingState]]) -> list[ToolResult]:
         """Run the visible tests for the agents that call them, each on what the team has written at that time."""
         asked = [call for call in calls if is_call(call.text)]
-        told = (result(call, *found) for call, found in zip(asked, self.run_visible(asked), strict=True))
+        told = (result(call.agent, *found) for call, found in zip(asked, self.run_visible(asked), strict=True))
         return [next(told) if is_call(call.text) else ToolResult() for call in calls]
 
     def run_visible(self, calls: Sequence[ToolCall[CodingState]]) -> list[tuple[Program, Verdict | None]]:

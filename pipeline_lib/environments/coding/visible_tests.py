@@ -7,7 +7,7 @@ same promises, and writes its part again.
 
 from __future__ import annotations
 
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
+from pipeline_lib.environment_api.tools import ToolResult
 from pipeline_lib.environments.coding.feedback import notes_on_tests
 from pipeline_lib.environments.coding.program import Program
 from pipeline_lib.sandbox import Status, Verdict
@@ -27,17 +27,17 @@ def is_call(text: str) -> bool:
     return bool(lines) and lines[-1] == CALL
 
 
-def result(call: ToolCall[object], program: Program, visible: Verdict | None) -> ToolResult:
+def result(agent: int, program: Program, visible: Verdict | None) -> ToolResult:
     """Return what an agent is told.
 
     Args:
-        call: of the agent.
+        agent: number of the agent.
         program: what all agents have written, joined.
         visible: the verdict on the visible tests, None if they could not be run.
     """
     if visible is not None and visible.status is Status.INFRA_ERROR:
         return ToolResult(error=visible.error or "the sandbox failed")
-    notes = [note.text for note in notes_on_tests(program.roles[call.agent], program, visible)]
+    notes = [note.text for note in notes_on_tests(program.roles[agent], program, visible)]
     if visible is None:
         notes.append("no test could run")
     return ToolResult("\nWrite it again, improved:\n" + "".join(f"- {note}\n" for note in notes))
