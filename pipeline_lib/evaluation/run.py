@@ -38,12 +38,12 @@ def evaluate_team(
 
     Returns:
         One record per episode, grouped by problem in the order of ``problems``.  ``details`` contains, in addition to
-            those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
+            those of the environment: ``prompt_tokens``, ``requests`` and ``tool_calls`` (over all agents and rounds),
             ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
-            (actions that reached the length limit), ``unread`` (prompts that a protocol made too long for the policy's
-            context; the agent then writes nothing), ``cut_turns`` and ``cut_tokens`` (what was cut from observations
-            because earlier turns did not fit into a context), and each of the environment's ``costs``, summed over
-            turns.
+            (actions that reached the length limit), ``unread`` (prompts that a protocol or a result of a tool made too
+            long for the policy's context; the agent then writes nothing), ``cut_turns`` and ``cut_tokens`` (what was
+            cut from observations because earlier turns did not fit into a context), and each of the environment's
+            ``costs``, summed over turns.
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.

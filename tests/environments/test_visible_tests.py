@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline_lib.assembly.memory import longest_prompt
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environment_api.tools import ToolCall, ToolResult
@@ -212,6 +213,9 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], message
 
 def test_the_preset_and_the_single_agent_have_the_tool() -> None:
     params = compose({"environment": "coding-tools"}, Path(__file__).parents[2] / "conf")
+    without = params.model_copy(update={"environment": params.environment.model_copy(update={"tools": None})})
+    both = params.rollouts.max_new_tokens + params.environment.tools.tokens
+    assert longest_prompt(params, ()) == longest_prompt(without, ()) + both
     assert params.environment.tools.calls == 1 and params.environment.turns == 1
     task = find("coding")
     assert task.single_agent(params.environment).tools == params.environment.tools

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from pipeline_lib.credit.plans import make_plan
 from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.evaluation.run import record_of
+from pipeline_lib.evaluation.transcripts import OTHER, TranscriptRecorder
 from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.policies.policy import Policy, Team
@@ -347,6 +348,22 @@ class TestTheChatTemplate:
         user, model = (policy.tokenizer.convert_tokens_to_ids(f"<|{role}|>") for role in ("user", "assistant"))
         found = policy.encode_result(ids_of("left 3"), "1 2 3 4 5", 3)
         assert found == (END, user, *ids_of("1 2 3"), END, model)
+
+
+def test_a_transcript_has_what_every_text_was_written_after() -> None:
+    team, roots = make_team(), paired(TOYS[:1], 1, 0)
+    environment, engine = Oracle(), Script({"one": ["left", "3"], "two": ["3"]})
+    recorder = TranscriptRecorder(environment, roots)
+    player = Player(environment, team, engine, SAMPLING, watcher=recorder)
+    recorder.add_prompts(0, player.play(roots).decisions, team)
+    (transcript,) = recorder.transcripts
+    assert transcript["turns"] == [["3", "3"]]
+    assert [(one["agent"], one["answer"]) for one in transcript["seen"][0]] == [
+        ("one", "left"),
+        ("two", "3"),
+        ("one", "3"),
+    ]
+    assert transcript["seen"][0][2]["prompt"] == [("task", "pick red left"), (OTHER, " left red left 3")]
 
 
 def test_evaluation_draws_the_same_with_and_without_others_beside() -> None:
