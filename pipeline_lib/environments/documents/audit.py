@@ -11,50 +11,13 @@ from typing import Any
 
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, Teams
 from pipeline_lib.audit.result import Check, Rung
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_kit.dialogue import WholeEpisodes
 from pipeline_lib.environments.documents.problem import DocumentsProblem
-from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
+from pipeline_lib.environments.documents.runtime import DocumentsState
 from pipeline_lib.environments.documents.scripts import asker_says, holder_says, right_answer
 from pipeline_lib.environments.documents.world import ENTITIES, KINDS
 
-
-class WholeEpisodes(Environment[DocumentsProblem, DocumentsState]):
-    """Dialogues as single turns, in which each agent hands in a line for every turn of the dialogue."""
-
-    turns = 1
-
-    def __init__(self, played: DocumentsEnvironment) -> None:
-        self.played = played
-        self.reward_bounds = played.episode_bounds
-
-    @property
-    def paid_by(self) -> object:
-        return self.played.paid_by
-
-    def agents(self, problem: DocumentsProblem) -> tuple[str, ...]:
-        return self.played.agents(problem)
-
-    def start(self, problem: DocumentsProblem, seed: int = 0) -> DocumentsState:
-        return self.played.start(problem, seed)
-
-    def observe(self, state: DocumentsState, agent: int) -> str:
-        return self.played.observe(state, agent)
-
-    def step(
-        self, states: Sequence[DocumentsState], joint_actions: Sequence[Sequence[str]]
-    ) -> list[Outcome[DocumentsState]]:
-        return [self._play(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-
-    def _play(self, state: DocumentsState, actions: Sequence[str]) -> Outcome[DocumentsState]:
-        lines = [text.splitlines() for text in actions]
-        for turn in range(self.played.turns):
-            said = [own[turn] if turn < len(own) else "" for own in lines]
-            [outcome] = self.played.step([state], [said])
-            state = outcome.state
-            if outcome.done:
-                break
-        return Outcome(total(state.earned), state.earned, outcome.metrics, state, done=True, details=outcome.details)
+Dialogues = WholeEpisodes[DocumentsProblem, DocumentsState]
 
 
 class DocumentsExaminer(ScriptedExaminer):
@@ -68,7 +31,7 @@ class DocumentsExaminer(ScriptedExaminer):
     ) -> tuple[list[Rung], list[Check]]:
         return super().examine(WholeEpisodes(environment), problems, seed, progress)
 
-    def teams(self, environment: WholeEpisodes, problem: DocumentsProblem, other: DocumentsProblem) -> Teams:
+    def teams(self, environment: Dialogues, problem: DocumentsProblem, other: DocumentsProblem) -> Teams:
         turns, agents = environment.played.turns, range(len(environment.agents(problem)))
         state = environment.start(problem)
         right, guess = right_answer(problem), _frequent(problem)
@@ -113,7 +76,7 @@ class DocumentsExaminer(ScriptedExaminer):
         return found
 
 
-def _dialogue(environment: WholeEpisodes, problem: DocumentsProblem, whole: bool) -> list[str]:
+def _dialogue(environment: Dialogues, problem: DocumentsProblem, whole: bool) -> list[str]:
     """Return what agents say who know how: asked for everything at once, or hop by hop."""
     state, done, lines = environment.start(problem), False, []
     while not done:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -102,21 +100,3 @@ def key_of(statement: str) -> Key:
     """Return who a statement of a world is about, and its relation."""
     who, relation = statement.split()[:2]
     return who, relation
-
-
-@functools.lru_cache(maxsize=65536)
-def words_of(text: str) -> str:
-    """Return the words of a text in lower case with single spaces: texts that differ in marks only are equal."""
-    return " ".join(re.findall(r"\w+", text.lower()))
-
-
-def price_of(text: str) -> int:
-    """Return the number of tokens of a text that are paid for, whatever the model: marks, and eight letters of a word.
-
-    Joined words thus cost what separate ones do.
-
-    Examples:
-        >>> price_of("anna boss?"), price_of("annabosscarlhome"), price_of(" ")
-        (3, 2, 0)
-    """
-    return len(re.findall(r"\w{1,8}|[^\w\s]", text))

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact, words_of
+from pipeline_lib.environment_kit.dialogue import words_of
+from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact
 from pipeline_lib.environments.documents.reading import normalised_answer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Fields, Row, published_problems, text_field

@@ -13,7 +13,8 @@ import string
 from collections.abc import Set
 from dataclasses import dataclass
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem, key_of, words_of
+from pipeline_lib.environment_kit.dialogue import words_of
+from pipeline_lib.environments.documents.problem import DocumentsProblem, key_of
 
 _ANSWER = re.compile(r"\s*answer\b[\s:]*", re.IGNORECASE)
 

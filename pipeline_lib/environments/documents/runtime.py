@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem, price_of, words_of
+from pipeline_lib.environment_kit.dialogue import price_of, words_of
+from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.reading import Answer, is_useful, normalised_answer, read_answer, told
 from pipeline_lib.environments.documents.rewards import Talk, make_reward
 from pipeline_lib.environments.documents.settings import MOST_TOKENS, DocumentsSettings

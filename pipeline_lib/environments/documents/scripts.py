@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem, words_of
+from pipeline_lib.environment_kit.dialogue import words_of
+from pipeline_lib.environments.documents.problem import DocumentsProblem
 from pipeline_lib.environments.documents.reading import told
 from pipeline_lib.environments.documents.runtime import DocumentsState
 

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline_lib.audit.result import AuditResult, Status
 from pipeline_lib.audit.run import audit
-from pipeline_lib.environments.documents.audit import DocumentsExaminer, WholeEpisodes
+from pipeline_lib.environment_kit.dialogue import WholeEpisodes
+from pipeline_lib.environments.documents.audit import DocumentsExaminer
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
 from pipeline_lib.environments.documents.settings import DocumentsReward, DocumentsSettings, SoundDocumentsReward
 from pipeline_lib.settings.environment import CustomReward

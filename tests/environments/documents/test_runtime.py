@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem, price_of
+from pipeline_lib.environment_kit.dialogue import price_of
+from pipeline_lib.environments.documents.problem import DocumentsProblem
 from pipeline_lib.environments.documents.reading import read_answer, told
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
 from pipeline_lib.environments.documents.scripts import asker_says, holder_says, right_answer

@@ -1,0 +1,219 @@
+"""The dialogue as an `Environment`: both agents speak at once in every turn, until both have agreed to a plan.
+
+An agreement is the word ``agree``, a day and a place, and nothing else.  It is an agent's last word: from then on it is
+silent.  A plan is agreed if both agents have agreed to the same one.  Everything else that an agent says is a message,
+which the other one reads.  Nothing is random, no program is run, and no model is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_kit.dialogue import price_of, words_of
+from pipeline_lib.environments.planning.problem import AGENTS, PLANS, SINGLE, Plan, PlanningProblem
+from pipeline_lib.environments.planning.rewards import Talk, make_reward
+from pipeline_lib.environments.planning.settings import MOST_TOKENS, PlanningSettings
+
+_RULES = (
+    "You are {name}. You and {other} plan a meeting: a day and a place that suit both, at a price within both budgets. "
+    "Each of you knows only what is written here about itself, and reads what the other one says. Each word has a "
+    "price: say what the other one needs, or else write only a dash. When you know the plan, agree to it, for example: "
+    "agree mon park\nThis is your last word, and the plan counts only if both of you agree to the same one.\n"
+)
+_RULES_ALONE = (
+    "Plan a meeting of two people: a day and a place that suit both, at a price within both budgets. Write the plan, "
+    "for example: agree mon park\n"
+)
+
+_AGREEMENT = re.compile(r"\s*agree[\s:,]+(\w+)[\s,]+(\w+)[\s.!]*", re.IGNORECASE)
+
+
+def read_agreement(text: str) -> Plan | None:
+    """Return the plan that a text agrees to; None if it is a message.
+
+    Examples:
+        >>> read_agreement(" Agree: mon, park."), read_agreement("agree mon park or zoo")
+        (('mon', 'park'), None)
+    """
+    found = _AGREEMENT.fullmatch(text)
+    plan = (found[1].lower(), found[2].lower()) if found else None
+    return plan if plan in PLANS else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningState:
+    """The state of an episode.
+
+    Attributes:
+        problem: the constraints.
+        turns: what each agent said in each turn, empty for silence.
+        agreed: the plan that each agent has agreed to, if it has.
+        tokens: price of each agent's messages.
+        useless: price of the part of each agent's messages that told nothing new.
+        earned: reward terms of the episode so far.
+    """
+
+    problem: PlanningProblem
+    turns: tuple[tuple[str, ...], ...]
+    agreed: tuple[Plan | None, ...]
+    tokens: tuple[int, ...]
+    useless: tuple[int, ...]
+    earned: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan | None:
+        """Return the plan that all have agreed to, if there is one."""
+        return self.agreed[0] if len(set(self.agreed)) == 1 else None
+
+    def said(self, agent: int) -> set[str]:
+        """Return the words that an agent has said."""
+        return {word for turn in self.turns for word in words_of(turn[agent]).split()}
+
+
+class PlanningEnvironment(Environment[PlanningProblem, PlanningState]):
+    """Two agents with their constraints, or one with those of both; `task.METRICS` says what is measured."""
+
+    def __init__(self, settings: PlanningSettings) -> None:
+        self._single = settings.team == SINGLE
+        self._agents = (SINGLE,) if self._single else AGENTS
+        self.turns = 1 if self._single else settings.turns
+        self._reward = make_reward(settings.reward, self.turns)
+        least, greatest = self._reward.bounds
+        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
+        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
+        return self._reward.bounds
+
+    @property
+    def paid_by(self) -> object:
+        return self._reward
+
+    def agents(self, problem: PlanningProblem) -> tuple[str, ...]:
+        return self._agents
+
+    def acting(self, state: PlanningState) -> Sequence[int]:
+        return [agent for agent, plan in enumerate(state.agreed) if plan is None]
+
+    def start(self, problem: PlanningProblem, seed: int = 0) -> PlanningState:
+        count = len(self._agents)
+        return PlanningState(problem, (), (None,) * count, (0,) * count, (0,) * count)
+
+    def observe(self, state: PlanningState, agent: int) -> str:
+        return "".join(part.text for part in self.parts(state, agent))
+
+    def parts(self, state: PlanningState, agent: int) -> Sequence[Part]:
+        return self._parts(state, agent, 0)
+
+    def shortened(self, state: PlanningState, agent: int, cut: int) -> str | None:
+        if cut >= len(state.turns):
+            return None
+        return "".join(part.text for part in self._parts(state, agent, cut))
+
+    def _parts(self, state: PlanningState, agent: int, cut: int) -> list[Part]:
+        name, problem = self._agents[agent], state.problem
+        rules = _RULES_ALONE if self._single else _RULES.format(name=name, other=AGENTS[1 - agent])
+        told = [_constraints(problem, known) for known in (range(len(AGENTS)) if self._single else (agent,))]
+        said = [
+            f"{speaker}: {text}\n"
+            for texts in state.turns[cut:]
+            for speaker, text in zip(self._agents, texts, strict=True)
+            if text
+        ]
+        return [
+            *([Part("rules", rules)] if problem.plain else ()),
+            Part("constraints", "".join(told)),
+            *([Part("dialogue", "".join(said))] if said else ()),
+            Part("", f"turn {len(state.turns) + 1}\n{name}:"),
+        ]
+
+    def step(
+        self, states: Sequence[PlanningState], joint_actions: Sequence[Sequence[str]]
+    ) -> list[Outcome[PlanningState]]:
+        return [self._outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    def _outcome(self, state: PlanningState, actions: Sequence[str]) -> Outcome[PlanningState]:
+        names = self._agents
+        if len(actions) != len(names):
+            raise ValueError(f"got {len(actions)} actions for the {len(names)} agents of {state.problem.id}")
+        # Whoever has agreed says no more, and what has no word is silence.
+        said = tuple(
+            " ".join(text.split()) if plan is None and words_of(text) else ""
+            for text, plan in zip(actions, state.agreed, strict=True)
+        )
+        new = tuple(read_agreement(text) for text in said)
+        prices = [0 if plan else price_of(text) for text, plan in zip(said, new, strict=True)]
+        idle = [price - len(_news(state, agent, said[agent])) if price else 0 for agent, price in enumerate(prices)]
+        after = replace(
+            state,
+            turns=(*state.turns, said),
+            agreed=tuple(old or plan for old, plan in zip(state.agreed, new, strict=True)),
+            tokens=tuple(before + price for before, price in zip(state.tokens, prices, strict=True)),
+            useless=tuple(before + price for before, price in zip(state.useless, idle, strict=True)),
+        )
+        stated = sum(plan is not None for plan in after.agreed)
+        share = state.problem.share(after.plan)
+        earned = self._reward.terms(Talk(stated, after.plan is not None, share, sum(after.tokens), len(after.turns)))
+        gained = {name: value - state.earned.get(name, 0.0) for name, value in earned.items()}
+        return Outcome(
+            reward=total(gained),
+            terms=gained,
+            metrics=measure(after, names),
+            state=replace(after, earned=earned),
+            done=stated == len(names) or len(after.turns) >= self.turns,
+            details={"answer": " ".join(after.plan or ())},
+        )
+
+    def divided(self, problem: PlanningProblem) -> bool:
+        return not self._single
+
+    def exhibit(self, state: PlanningState, actions: Sequence[str]) -> Exhibit:
+        said = [f"{name}: {text.strip()}" for name, text in zip(self._agents, actions, strict=True) if words_of(text)]
+        plans = [old or read_agreement(text) for old, text in zip(state.agreed, actions, strict=True)]
+        if None in plans:
+            return Exhibit("\n".join(said))
+        same = len(set(plans)) == 1
+        checks = [Check("both agree to the same plan", same, ", ".join(" ".join(plan) for plan in plans if plan))]
+        if same and plans[0]:
+            checks += [
+                Check(f"it suits {name}", all(state.problem.satisfied(agent, plans[0])))
+                for agent, name in enumerate(AGENTS)
+            ]
+        return Exhibit("\n".join(said), checks=tuple(checks))
+
+
+def measure(state: PlanningState, names: Sequence[str]) -> dict[str, float]:
+    """Return the metrics of an episode so far; see `task.METRICS`."""
+    share = state.problem.share(state.plan)
+    return {
+        "satisfied": float(share >= 1.0),
+        "constraints": share,
+        "agreed": float(state.plan is not None),
+        "differed": float(None not in state.agreed and state.plan is None),
+        "message_tokens": float(min(MOST_TOKENS, sum(state.tokens))),
+        "turns_used": float(len(state.turns)),
+        "useless_talk": sum(state.useless) / max(1, sum(state.tokens)),
+        **{
+            f"useless_{name}": idle / max(1, price)
+            for name, idle, price in zip(names, state.useless, state.tokens, strict=True)
+            if name != SINGLE
+        },
+    }
+
+
+def _constraints(problem: PlanningProblem, agent: int) -> str:
+    budget = f"budget {problem.budgets[agent]}; " if problem.budgets else ""
+    return f"{AGENTS[agent]} {budget}days {' '.join(problem.days[agent])}; places {' '.join(problem.places[agent])}\n"
+
+
+def _news(state: PlanningState, agent: int, text: str) -> set[str]:
+    """Return the words of a text that tell what suits an agent, and that it has not said before."""
+    if len(state.agreed) == 1:
+        return set()  # nobody listens
+    return ({*words_of(text).split()} & {*state.problem.told(agent)}) - state.said(agent)
