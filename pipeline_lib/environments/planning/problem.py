@@ -71,15 +71,19 @@ class PlanningProblem:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PlanningProblem:
-        row = {name: each for name, each in value.items() if name not in ("id", "family")}
-        row |= {name: tuple(map(tuple, row[name])) for name in ("days", "places")}
-        return cls(**{**row, "budgets": tuple(row["budgets"])})
+        read = cls(**{name: each for name, each in value.items() if name not in ("id", "family")})
+        days, places = (tuple(map(tuple, values)) for values in (read.days, read.places))
+        return dataclasses.replace(read, days=days, places=places, budgets=tuple(read.budgets))
+
+    def affords(self, agent: int, place: str) -> bool:
+        """Return whether the price of a place is within the budget of an agent."""
+        return not self.budgets or PRICES[place] <= self.budgets[agent]
 
     def satisfied(self, agent: int, plan: Plan) -> list[bool]:
         """Return whether a plan satisfies each constraint of an agent: day, place, and budget if there is one."""
         day, place = plan
-        afforded = [PRICES[place] <= self.budgets[agent]] if self.budgets else []
-        return [day in self.days[agent], place in self.places[agent], *afforded]
+        budget = [self.affords(agent, place)] if self.budgets else []
+        return [day in self.days[agent], place in self.places[agent], *budget]
 
     def share(self, plan: Plan | None) -> float:
         """Return the share of all constraints that a plan satisfies; 0 without a plan."""
@@ -90,10 +94,9 @@ class PlanningProblem:
         """Return the plans that satisfy all constraints of some agents."""
         return [plan for plan in PLANS if all(all(self.satisfied(agent, plan)) for agent in agents)]
 
-    def told(self, agent: int) -> tuple[str, ...]:
-        """Return what another agent needs to know of an agent: its days, and the places that it can pay."""
-        plans = self.suiting(agent)
-        return (*self.days[agent], *(place for place in self.places[agent] if (self.days[agent][0], place) in plans))
+    def told(self, agent: int) -> list[str]:
+        """Return what the other one needs to know of an agent: its days, and those of its places that it can pay."""
+        return [*self.days[agent], *(place for place in self.places[agent] if self.affords(agent, place))]
 
 
 def blind(problems: Sequence[PlanningProblem]) -> tuple[Plan, float, float]:

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environment_kit.dialogue import price_of, words_of
-from pipeline_lib.environments.planning.problem import AGENTS, PLANS, SINGLE, Plan, PlanningProblem
+from pipeline_lib.environments.planning.problem import AGENTS, PLANS, PRICES, SINGLE, Plan, PlanningProblem
 from pipeline_lib.environments.planning.rewards import Talk, make_reward
 from pipeline_lib.environments.planning.settings import MOST_TOKENS, PlanningSettings
 
 _RULES = (
-    "You are {name}. You and {other} plan a meeting: a day and a place that suit both, at a price within both budgets. "
-    "Each of you knows only what is written here about itself, and reads what the other one says. Each word has a "
-    "price: say what the other one needs, or else write only a dash. When you know the plan, agree to it, for example: "
-    "agree mon park\nThis is your last word, and the plan counts only if both of you agree to the same one.\n"
+    "You are {name}. You and {other} agree on a day and a place that suit both{price}. Each of you knows only what is "
+    "written here about itself, and reads what the other one says. Each word has a price: say what the other one "
+    "needs, or else write only a dash. When you know the plan, agree to it, for example: agree mon park\n"
+    "That is your last word, and the plan counts only if both of you agree to the same one.\n"
 )
-_RULES_ALONE = (
-    "Plan a meeting of two people: a day and a place that suit both, at a price within both budgets. Write the plan, "
-    "for example: agree mon park\n"
+_RULES_ALONE = "Find a day and a place that suit first and second{price}. Write the plan, for example: agree mon park\n"
+_PRICE = ", at a price within both budgets. The prices are " + ", ".join(
+    f"{name} {price}" for name, price in PRICES.items()
 )
 
 _AGREEMENT = re.compile(r"\s*agree[\s:,]+(\w+)[\s,]+(\w+)[\s.!]*", re.IGNORECASE)
@@ -118,7 +118,8 @@ class PlanningEnvironment(Environment[PlanningProblem, PlanningState]):
 
     def _parts(self, state: PlanningState, agent: int, cut: int) -> list[Part]:
         name, problem = self._agents[agent], state.problem
-        rules = _RULES_ALONE if self._single else _RULES.format(name=name, other=AGENTS[1 - agent])
+        price = _PRICE if problem.budgets else ""
+        rules = (_RULES_ALONE if self._single else _RULES).format(name=name, other=AGENTS[1 - agent], price=price)
         told = [_constraints(problem, known) for known in (range(len(AGENTS)) if self._single else (agent,))]
         said = [
             f"{speaker}: {text}\n"

@@ -1,0 +1,60 @@
+"""Appointments, against all 56 plans in plain Python."""
+
+import dataclasses
+import json
+from collections import Counter
+
+import pytest
+
+from pipeline_lib.environments.planning.problem import PLANS, PRICES, PlanningProblem, blind, generate
+from pipeline_lib.environments.planning.settings import AppointmentProblems
+from tests.environments.planning.help import ALL, COSTS, SIZES, appointments, constraints, share_of
+
+
+@pytest.mark.parametrize("options", [3, 4])
+@pytest.mark.parametrize("budgets", [True, False])
+def test_exactly_one_plan_satisfies_everything_and_no_kind_of_constraint_can_be_left_out(
+    options: int, budgets: bool
+) -> None:
+    assert sorted(PLANS) == sorted(ALL) and PRICES == COSTS
+    for problem in appointments(options, budgets)["train"]:
+        allowed = constraints(problem)
+        kinds = len(allowed) // 2
+        assert kinds == 2 + budgets
+        [plan] = set.intersection(*allowed)
+        assert problem.suiting(0, 1) == [plan]
+        for agent in (0, 1):
+            own = set.intersection(*allowed[agent * kinds : (agent + 1) * kinds])
+            assert set(problem.suiting(agent)) == own and len({day for day, _ in own}) == options
+        for kind in range(kinds):
+            left = [each for number, each in enumerate(allowed) if number % kinds != kind]
+            assert len(set.intersection(*left)) > 1
+        assert [problem.share(each) for each in ALL] == [pytest.approx(share_of(problem, each)) for each in ALL]
+        assert problem.share(None) == 0.0
+
+
+def test_no_plan_is_much_likelier_than_another_and_the_best_blind_one_is_found() -> None:
+    problems = generate(AppointmentProblems(sizes={**SIZES, "train": 3000}))["train"]
+    right = Counter(problem.suiting(0, 1)[0] for problem in problems)
+    plan, satisfied, met = blind(problems)
+    assert satisfied == right[plan] / 3000 == max(right.values()) / 3000 < 0.05
+    few = problems[:60]
+    rates = {each: sum(share_of(problem, each) for problem in few) / 60 for each in ALL}
+    exact = {each: sum(share_of(problem, each) == 1.0 for problem in few) / 60 for each in ALL}
+    best = max(ALL, key=lambda each: (exact[each], rates[each]))
+    assert blind(few)[1:] == (pytest.approx(exact[best]), pytest.approx(rates[best]))
+    assert met < 0.7
+
+
+def test_the_same_settings_give_the_same_problems_and_no_problem_is_in_two_splits() -> None:
+    found = appointments()
+    assert found == generate(AppointmentProblems(sizes=SIZES)) != generate(AppointmentProblems(sizes=SIZES, seed=8))
+    hashes = [problem.content_hash for problems in found.values() for problem in problems]
+    assert len(set(hashes)) == len(hashes) == sum(SIZES.values())
+    problem = found["test"][0]
+    assert PlanningProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
+    turned = dataclasses.replace(problem, days=tuple(days[::-1] for days in problem.days))
+    assert turned != problem and turned.content_hash == problem.content_hash
+    for wrong in ({}, {"days": [], "places": [], "hours": []}):
+        with pytest.raises(TypeError):
+            PlanningProblem.from_json(wrong)
