@@ -38,6 +38,7 @@ def test_no_plan_is_much_likelier_than_another_and_the_best_blind_one_is_found()
     right = Counter(problem.suiting(0, 1)[0] for problem in problems)
     plan, satisfied, met = blind(problems)
     assert satisfied == right[plan] / 3000 == max(right.values()) / 3000 < 0.05
+    assert len(right) == 42 and min(right.values()) / 3000 > 0.01
     few = problems[:60]
     rates = {each: sum(share_of(problem, each) for problem in few) / 60 for each in ALL}
     exact = {each: sum(share_of(problem, each) == 1.0 for problem in few) / 60 for each in ALL}
