@@ -2,6 +2,7 @@
 
 symposium cluster passwords > cluster.env        # drawn once; `set -a; . ./cluster.env` sets them
 symposium cluster start                          # all four, on 127.0.0.1
+symposium cluster status                         # does each answer? if not: exit status 1
 symposium cluster backup FOLDER                  # all that they keep, while they run
 symposium cluster restore FOLDER --folder NEW    # new servers from it
 
@@ -11,6 +12,7 @@ symposium cluster restore FOLDER --folder NEW    # new servers from it
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,10 @@ _LOOK_S = 1.0
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     reader = program_parser("cluster", __doc__)
-    commands = reader.add_subparsers(dest="command", metavar="passwords|start|backup|restore", required=True)
+    commands = reader.add_subparsers(dest="command", metavar="passwords|start|status|backup|restore", required=True)
     passwords = commands.add_parser("passwords", help="print an environment file with new passwords")
     start = commands.add_parser("start", help="start the servers, and again those that end, until Ctrl-C")
+    status = commands.add_parser("status", help="say whether the servers answer")
     backup = commands.add_parser("backup", help="write all that running servers keep to a new folder")
     restore = commands.add_parser("restore", help="make new servers from a backup")
     for command in (backup, restore):
@@ -42,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (passwords, start):
         command.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1", help=everywhere)
         command.add_argument("--name", default="127.0.0.1", help="under which other machines reach this one")
-    for command in (passwords, start, backup, restore):
+    for command in (passwords, start, status, backup, restore):
         for server, port in Ports()._asdict().items():
             command.add_argument(f"--{server}-port", type=whole(1, 65_000), default=port, help=f"default: {port}")
     return reader
@@ -65,6 +68,11 @@ def main() -> None:
                 while True:
                     time.sleep(_LOOK_S)
                     look()
+        elif asked.command == "status":
+            answering = servers.answering(ports, passwords)
+            for server, well in answering.items():
+                _say(f"{server:9} {'answers' if well else 'does not answer'}")
+            sys.exit(not all(answering.values()))
         elif asked.command == "backup":
             count = backups.back_up(ports, passwords, asked.backup.absolute(), _say)
             _say(f"{asked.backup}: three databases and {count} files")

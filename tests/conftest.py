@@ -50,7 +50,7 @@ from tests.crashes import (  # noqa: E402, F401  (hooks)
 )
 from tests.flows.project import BEGAN_WITH  # noqa: E402
 from tests.needs import pytest_runtest_setup, pytest_terminal_summary  # noqa: E402, F401  (hooks)
-from tests.sampling import leave_out  # noqa: E402
+from tests.sampling import leave_out, slow_tests  # noqa: E402
 
 prepare()
 
@@ -62,12 +62,15 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before the marks select what runs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the samples; where several processes share the tests, put files with many slow ones first."""
+    """Draw the samples; where several processes share the tests, put first the files that take longest."""
     leave_out(items)
     leave_out_passed(config, items)
     if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
-        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-        items.sort(key=lambda item: -slow[item.path])
+        known, seconds = slow_tests(), Counter[Path]()
+        for item in items:
+            if not item.get_closest_marker("exhaustive"):
+                seconds[item.path] += known.get(item.nodeid, 0)
+        items.sort(key=lambda item: -seconds[item.path])
 
 
 @pytest.fixture(autouse=True)

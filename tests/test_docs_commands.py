@@ -51,7 +51,7 @@ def commands(text: str) -> Iterator[list[str]]:
                 command = words[start + 1 : end]
                 command = command[: command.index(">")] if ">" in command else command
                 if command:
-                    yield command[1:] if "=" in command[0] else command
+                    yield list(itertools.dropwhile(lambda word: "=" in word, command))
 
 
 ALL = [(page.relative_to(ROOT).as_posix(), words) for page in PAGES for words in commands(page.read_text())]
@@ -70,6 +70,12 @@ def test_a_documented_command_is_accepted_by_its_program(
         assert done.returncode == 0, done.stderr
     elif program == "dvc":
         accepted_by_dvc(arguments, tmp_path)
+    elif program == "docker":  # what follows the name of the image, or of the service, are words for our program
+        for name in {"symposium-servers", "servers"} & set(arguments):
+            ours = arguments[arguments.index(name) + 1 :]
+            if ours and "build" not in arguments:
+                ours = ours[2:] if ours[:2] == ["symposium", "cluster"] else ours
+                accepted_by(PROGRAMS["cluster"][0], ours, monkeypatch, tmp_path)
     elif program == "symposium":
         assert arguments[0] in PROGRAMS
         accepted_by(PROGRAMS[arguments[0]][0], arguments[1:], monkeypatch, tmp_path)

@@ -25,7 +25,6 @@ def test_these_are_all_notebooks() -> None:
     assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == set(NAMES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(NAMES, 1, "notebooks", "pipeline_lib"))
 def test_a_notebook_runs_to_its_end_and_shows_what_its_kept_outputs_show(name: str) -> None:
     path = NOTEBOOKS / f"{name}.ipynb"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pipeline_lib.locks import locked
 from tasks.cluster import database, store
 from tasks.cluster.passwords import ClusterError, Passwords
-from tasks.cluster.settings import Cluster
+from tasks.cluster.settings import Cluster, Ports
 from tasks.services.process_environment import answers, child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, free_port, refused, require
@@ -67,6 +67,20 @@ def everything(cluster: Cluster, passwords: Passwords, say: Callable[[str], None
             yield all_of_them
 
 
+def answering(ports: Ports, passwords: Passwords) -> dict[str, bool]:
+    """Return of each server on this machine whether it answers, with these passwords where it asks for one.
+
+    Raises:
+        ClusterError: the database has another password.
+    """
+    return {
+        "postgres": _postgres_answers(ports, passwords),
+        "store": store.make_buckets(ports.store, passwords),
+        "prefect": answers(f"http://127.0.0.1:{ports.prefect}", "prefect"),
+        "mlflow": answers(f"http://127.0.0.1:{ports.mlflow}", "mlflow"),
+    }
+
+
 @contextmanager
 def _own(folder: Path) -> Iterator[None]:
     """Let no other process run servers of this folder meanwhile."""
@@ -114,19 +128,19 @@ def _running(cluster: Cluster, parts: list[_Part], say: Callable[[str], None]) -
                 stop(processes[part.name], _STOP_S)
 
 
+def _postgres_answers(ports: Ports, passwords: Passwords) -> bool:
+    try:
+        with database.connected(ports.postgres, passwords.pgpassword):
+            return True
+    except ClusterError as error:
+        if "password" in str(error):
+            raise
+        return False
+
+
 def _postgres(cluster: Cluster, passwords: Passwords) -> _Part:
-    port = cluster.ports.postgres
-
-    def ready() -> bool:
-        try:
-            with database.connected(port, passwords.pgpassword):
-                return True
-        except ClusterError as error:
-            if "password" in str(error):
-                raise
-            return False
-
-    return _Part("postgres", database.command(cluster.folder / "postgres", port), {}, ready)
+    command = database.command(cluster.folder / "postgres", cluster.ports.postgres)
+    return _Part("postgres", command, {}, lambda: _postgres_answers(cluster.ports, passwords))
 
 
 def _store(cluster: Cluster, passwords: Passwords) -> _Part:

@@ -25,7 +25,7 @@ def solution(problem):
     return problem.reference[problem.entry_point]
 
 
-@pytest.mark.parametrize("visible", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("visible", [0, 1])
 def test_canonical_solutions_of_a_single_agent_get_full_marks(executor, visible):
     problems = read(visible)
     environment = CodingEnvironment(Settings(team="single", turns=2), lambda: executor)
@@ -39,7 +39,6 @@ def test_canonical_solutions_of_a_single_agent_get_full_marks(executor, visible)
     assert all(outcome.done for outcome in outcomes)
 
 
-@pytest.mark.slow
 def test_canonical_solutions_survive_being_joined_with_a_helper(executor):
     problems = read(1)
     environment = CodingEnvironment(Settings(), lambda: executor)
@@ -56,7 +55,6 @@ def test_canonical_solutions_survive_being_joined_with_a_helper(executor):
     assert {outcome.reward for outcome in outcomes} == {environment.reward_bounds[1] - 0.4}
 
 
-@pytest.mark.slow
 def test_a_program_that_returns_none_is_worth_what_it_is_known_to_be(executor):
     """25 cases in 8 problems hold for None; ``above_none`` takes that credit away."""
     problems = read(0)

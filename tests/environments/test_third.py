@@ -123,7 +123,6 @@ def test_scripted_teams_play_all_turns(known: Path):
     assert rungs["apart"] == pytest.approx(3 * 0.2), "three times two letters that differ"
 
 
-@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.drawn("whole chains", "pipeline_lib")
 def test_the_whole_chain_ends_in_a_verdict_and_a_page(

@@ -85,6 +85,8 @@ class Servers:
     def comes_back_from_a_backup(self, place: Path) -> None:
         """Make a backup, damage a copy of it, restore it, and look whether everything is there."""
         saved, new = place / "backup", self.folder / "restored"
+        answer = call(place, "symposium", "cluster", "status", *self.ports, **self.passwords)
+        assert answer.split() == [word for name in _SIGNS for word in (name, "answers")]
         said = call(place, "symposium", "cluster", "backup", str(saved), *self.ports, **self.passwords)
         count = re.search(r"three databases and (\d+) files", said)
         assert count and int(count[1]) >= len(self.files("")) > 0, "MLflow's are among them"

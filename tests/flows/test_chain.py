@@ -36,7 +36,7 @@ from tests.test_docs_commands import ALL
 
 CHAMPION = "symposium.champion"
 
-pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     ]
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_this_project(
     finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
@@ -126,7 +126,7 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_a_notebook_opens_the_teams_of_a_project(finished: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SYMPOSIUM_HOME", raising=False)
     chosen = json.loads((finished / "results/selection.json").read_text())["team"]
@@ -149,7 +149,7 @@ def test_a_notebook_opens_the_teams_of_a_project(finished: Path, monkeypatch: py
         symposium.train(one.experiment)
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_a_team_and_its_base_play_a_problem(finished: Path, ready: dict[str, str]):
     found = json.loads(call(finished, "python", "-m", "flows.play", "--beside", "base", "--json", **ready))
     manifest = json.loads((finished / "data/problems/manifest.json").read_text())["splits"]
@@ -166,7 +166,7 @@ def test_a_team_and_its_base_play_a_problem(finished: Path, ready: dict[str, str
         assert turn["details"]["status"] == "missing" or len(turn["exhibit"]["checks"]) == 6
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finished: Path, ready: dict[str, str]):
     import openai
 
@@ -380,7 +380,7 @@ def experiment(finished: Path, tmp_path_factory: pytest.TempPathFactory, ready: 
     return project, said
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_an_evaluation_setting_does_not_train_again(
     experiment: tuple[Path, str], tmp_path: Path, ready: dict[str, str]
 ):
@@ -406,7 +406,7 @@ def test_an_evaluation_setting_does_not_train_again(
     assert "3 looks at any test split, since no" in call(project, *looks, **ready)
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_changed_code_and_settings_train_again_and_changed_back_the_earlier_result_is_found(
     finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
@@ -433,7 +433,7 @@ def test_changed_code_and_settings_train_again_and_changed_back_the_earlier_resu
     assert folder_digest(project / "models/trained/team-0") == before
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
@@ -457,7 +457,7 @@ def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     assert ITSELF not in call(project, "dvc", "repro", "-f", "-s", "verdict", **ready)
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_forced_training_trains(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     before = folder_digest(project / "models/trained/team-0")
@@ -469,7 +469,7 @@ def test_forced_training_trains(finished: Path, tmp_path: Path, ready: dict[str,
     assert folder_digest(project / "models/trained/team-0") == before
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finished: Path, tmp_path: Path):
     """To DVC; that it is exactly the stages that run it: tests/tasks/test_staleness.py."""
     project = copy(finished, tmp_path)
@@ -488,7 +488,7 @@ def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finis
     assert "verdict" in judged and not judged & {"audit", "train@0", "sweep@0", "test"}
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, ready: dict[str, str]):
     project = copy(finished, tmp_path)
     change_settings(project, {"train": {"steps": 15}})
@@ -498,7 +498,7 @@ def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path
     assert re.findall(r"Task run 'team 0 step (\d+)' - Finished in state Completed", printed) == ["15"]
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(
     finished: Path, tmp_path: Path, ready: dict[str, str]
 ):
@@ -552,7 +552,7 @@ DOCUMENTED = (
 """Commands of README and docs that are cheap enough to be run on a finished project."""
 
 
-@pytest.mark.drawn("after a chain", "tasks", count=6)
+@pytest.mark.drawn("after a chain", "tasks", count=4)
 def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     experiment: tuple[Path, str], tmp_path: Path, ready: dict[str, str]
 ):

@@ -15,7 +15,7 @@ from tasks.services.stage_proxy import ADDRESS
 from tests.flows.project import call
 from tests.flows.toy_project import started, still_there, wait_for, words
 
-pytestmark = [pytest.mark.service, pytest.mark.slow]
+pytestmark = [pytest.mark.service]
 EXPERIMENT = ("-m", "flows.experiment", "--jobs", "2")
 #: With as many jobs as stages, no process loads the libraries for them beforehand.
 AT_ONCE = ("-m", "flows.experiment", "--jobs", "5")

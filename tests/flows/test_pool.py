@@ -19,7 +19,7 @@ from tests.flows.team_servers import RESULTS, Servers, team_servers
 from tests.flows.toy_project import started, wait_for, words
 from tests.needs import needs
 
-pytestmark = [needs("team servers"), pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [needs("team servers"), pytest.mark.service, pytest.mark.timeout(1500)]
 
 WHO = {f"GIT_{who}_{what}": "t@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 RUN = ("-m", "symposium", "run", "--on", "lab", "--name", "far away", "-S", "train.steps=30")

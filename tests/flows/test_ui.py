@@ -36,7 +36,7 @@ from tests.flows.project import call, environment
 from tests.flows.toy_project import started, still_there, wait_for, words
 from tests.sampling import sampled
 
-pytestmark = [pytest.mark.service, pytest.mark.slow]
+pytestmark = [pytest.mark.service]
 
 
 @dataclass

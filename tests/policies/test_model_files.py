@@ -31,7 +31,6 @@ def gguf(folder: Path) -> Path:
     return models_folder() / MODEL.file
 
 
-@pytest.mark.slow
 def test_a_named_model_is_fetched_and_converted_to_the_logits_of_its_file(folder: Path, gguf: Path):
     assert file_digest(gguf) == MODEL.sha256
     own, tokenizer = load_model(NAME, "main", torch.float32, "sdpa"), load_tokenizer(NAME, "main")

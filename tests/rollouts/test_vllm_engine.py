@@ -19,7 +19,7 @@ from tests.rollouts.tiny import END, policy, reference_logprobs
 
 PROMPTS = [tuple(range(40, 40 + n)) for n in (3, 17, 9, 1)]
 
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1500), needs("vLLM")]
 
 
 def vllm_policy(seed: int = 0, name: str = "team", **more: Any) -> Policy:

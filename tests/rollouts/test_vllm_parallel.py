@@ -19,7 +19,7 @@ from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, sec
 from tests.rollouts.tiny import reference_logprobs
 from tests.sampling import sampled
 
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1500), needs("vLLM")]
 
 
 def left_by(processes: Iterable[psutil.Process]) -> list[Path]:

@@ -23,7 +23,7 @@ from tests.needs import VLLM_PYTHON, needs
 from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, shake, vllm_policy
 from tests.rollouts.test_vllm_parallel import left_by
 
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1500), needs("vLLM")]
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 

@@ -28,7 +28,6 @@ def test_programs_name_modules_of_the_sandbox_that_there_are() -> None:
     assert named and named <= there, "an attack on a module that is gone attacks nothing"
 
 
-@pytest.mark.slow
 def test_programs_that_end_by_themselves_side_by_side() -> None:
     programs = [program for program in some_of_corpus("side by side", each=2) if not program.hangs]
     with Executor(slots=4, limits=LIMITS) as executor:
@@ -47,7 +46,6 @@ def test_no_program_makes_the_sandbox_fail() -> None:
 
 
 @pytest.mark.drawn("the corpus in jails", "pipeline_lib/sandbox")
-@pytest.mark.slow
 @pytest.mark.parametrize("jail", JAILS)
 def test_a_sample_of_the_corpus(jail: str) -> None:
     with Executor(slots=1, jail=jail, cache=0) as executor:
@@ -55,7 +53,6 @@ def test_a_sample_of_the_corpus(jail: str) -> None:
 
 
 @pytest.mark.drawn("the corpus in jails", "pipeline_lib/sandbox")
-@pytest.mark.slow
 @needs("root", "python of the system")
 def test_a_sample_of_the_corpus_without_root() -> None:
     jails = ("bwrap" if here("bubblewrap") else "bare", "unshare" if here("namespaces") else "bare", "bare")

@@ -297,7 +297,6 @@ def wrong_with_own_tests(programs: list[OwnTests], runtime: str | None) -> list[
     return [p.name for p, verdict in zip(programs, found, strict=True) if verdict != (p.status, p.passed)]
 
 
-@pytest.mark.slow
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_samples_of_both_corpora(dockerd: Daemon) -> None:
     """Every child of a runtime that is named, here the daemon's own, is given a connection."""
@@ -306,14 +305,12 @@ def test_samples_of_both_corpora(dockerd: Daemon) -> None:
     assert wrong_with_own_tests(some_own_tests("docker", 5), None) == []
 
 
-@pytest.mark.slow
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_samples_of_both_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
     assert wrong_with_gvisor(some_of_corpus("gvisor", each=1), gvisor) == []
     assert wrong_with_own_tests(some_own_tests("gvisor", 5), gvisor) == []
 
 
-@pytest.mark.slow
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 @pytest.mark.parametrize("runtime", [None, "runsc"])
 def test_samples_of_what_tests_and_programs_find_and_reach(
@@ -342,7 +339,6 @@ def test_samples_of_what_tests_and_programs_find_and_reach(
     assert (kept.read_text(), [path.name for path in tmp_path.iterdir() if path.is_file()]) == ("kept", ["kept"])
 
 
-@pytest.mark.slow
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_a_later_program_sees_nothing_of_an_earlier_one(dockerd: Daemon) -> None:
     with Executor("docker", slots=1, cache=0, limits=TRACES_LIMITS) as executor:
@@ -470,7 +466,6 @@ def test_a_container_that_was_never_started_is_removed_at_the_end(dockerd: Daemo
     assert running.labels[LABEL] not in {container.labels[LABEL] for container in containers()}
 
 
-@pytest.mark.slow
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_chaos(dockerd: Daemon) -> None:
     """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""

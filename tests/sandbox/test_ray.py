@@ -8,7 +8,6 @@ from tests.needs import RAY_PYTHON, ROOT, needs
 
 
 @pytest.mark.service
-@pytest.mark.slow
 @needs("Ray")
 def test_on_a_cluster_of_two_nodes() -> None:
     command = [str(RAY_PYTHON), "-m", "tests.sandbox.ray_cluster"]

@@ -167,7 +167,6 @@ def test_brokers_that_start_together_remove_the_same_folders(tmp_path: Path, mon
     assert set(tmp_path.iterdir()) == set(own) and len(own) == 8
 
 
-@pytest.mark.slow
 def test_a_job_that_stalls_the_judge_is_a_timeout_and_others_go_on() -> None:
     # No Python code of the judge runs during the sum, so only the kernel can end it.
     tests = "def check(candidate):\n    assert sum(range(candidate(1))) == 0\n"

@@ -73,7 +73,6 @@ def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: 
 
 
 @pytest.mark.drawn("whole chains", "pipeline_lib")
-@pytest.mark.slow
 @pytest.mark.service
 def test_a_changed_setting_is_not_up_to_date_in_a_project_without_the_code(
     installed: Path, tmp_path: Path, server: dict[str, str], empty_database: Path

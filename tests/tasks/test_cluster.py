@@ -1,15 +1,18 @@
 """The servers of a team: what is said before any of them starts (tests/flows/test_pool.py runs them)."""
 
 import json
+import shlex
 import socket
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import flows.cluster
 from tasks.cluster.passwords import ClusterError, drawn, given
 from tasks.cluster.settings import Cluster, Ports
+from tasks.services.new_project import FILES
 from tests.needs import needs
 
 ADDRESSES = Cluster(Path("servers"), name="lab").addresses
@@ -107,3 +110,27 @@ def test_make_cluster_gives_both_programs_the_same_options() -> None:
 def test_the_ports_of_the_store_do_not_meet_the_others() -> None:
     ports = Ports()
     assert not set(range(ports.store, ports.store + 8)) & {ports.prefect, ports.mlflow, ports.postgres}
+
+
+@needs("team servers")
+def test_servers_that_do_not_answer_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        port = str(closed.getsockname()[1])
+        ports = [word for name in Ports._fields for word in (f"--{name}-port", port)]
+        assert run(monkeypatch, "status", *ports) == 1
+    assert capsys.readouterr().out.count("does not answer") == len(Ports._fields)
+
+
+def test_the_container_of_the_servers_runs_their_own_commands_and_is_for_this_machine_only_unless_asked() -> None:
+    root = Path(flows.cluster.__file__).parents[1]
+    (service,) = yaml.safe_load((root / "compose.yaml").read_text())["services"].values()
+    for command in (service["command"].replace("${SYMPOSIUM_NAME:-127.0.0.1}", "lab"), "status"):
+        flows.cluster.parser().parse_args(shlex.split(command))
+    assert service["healthcheck"]["test"] == ["CMD", "symposium", "cluster", "status"]
+    ports = [f"${{SYMPOSIUM_ADDRESS:-127.0.0.1}}:{port}:{port}" for port in Ports()[:3]]
+    assert service["ports"] == ports, "the database is for nobody else"
+    sent = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert sent >= {*FILES, "pyproject.toml", "setup.py", "README.md", "LICENSE", "symposium", "flows", "tasks"}

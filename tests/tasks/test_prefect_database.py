@@ -28,7 +28,6 @@ def tables(file: Path) -> tuple[dict[str, str], list[tuple[str]]]:
         return schema, database.execute("SELECT version_num FROM alembic_version").fetchall()
 
 
-@pytest.mark.slow
 def test_prefect_finds_nothing_to_migrate_in_a_copy(home: Path, tmp_path: Path) -> None:
     empty = tmp_path / "share" / "empty.db"
     make_empty_database(empty)

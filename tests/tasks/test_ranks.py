@@ -86,7 +86,6 @@ def launch(project: Path, seed: int = 0, **variables: str) -> subprocess.Popen[s
 
 @pytest.mark.drawn("ranks of a stage", "pipeline_lib/training")
 @pytest.mark.service
-@pytest.mark.slow
 def test_two_processes_train_an_arm(whole: Path):
     rows = list(storage.read_jsonl(whole / "results/train/team-0.jsonl"))
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))  # by the first process alone
@@ -125,7 +124,6 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
 
 @pytest.mark.drawn("ranks of a stage", "pipeline_lib/training")
 @pytest.mark.service
-@pytest.mark.slow
 @pytest.mark.parametrize("count", sampled((2, 1), 1, "killed", "pipeline_lib/training"))
 def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
     prefect: str, whole: Path, project: Path, tmp_path: Path, count: int

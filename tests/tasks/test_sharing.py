@@ -54,7 +54,7 @@ def project(empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return one
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_what_one_checkout_made_another_has_without_work_and_looks_too(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_what_one_checkout_made_another_has_without_work_and_looks_too(
     assert (two / "made.txt").read_text() == "result\n" and not (two / "log.txt").exists(), "nothing ran"
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_a_file_that_was_damaged_in_the_store_is_made_again(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +88,7 @@ def test_a_file_that_was_damaged_in_the_store_is_made_again(
     assert run(two, "git", "status", "--porcelain", "--untracked-files=no") == "", "the project's settings stay"
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_a_stage_is_sent_when_it_ends_and_not_only_with_the_run(project: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), sharing(project) as ended:
         dvc(project, "repro", "-q", "make")
@@ -97,7 +97,7 @@ def test_a_stage_is_sent_when_it_ends_and_not_only_with_the_run(project: Path, t
     assert list((tmp_path / "store/files").rglob("*")), "sent all the same"
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_a_record_that_two_checkouts_made_goes_to_origin_and_stays_as_each_made_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_record_that_two_checkouts_made_goes_to_origin_and_stays_as_each_made_
     assert len(run(tmp_path / "origin.git", "git", "for-each-ref", "refs/symposium/").splitlines()) == 3
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_dvc_pulls_experiments_into_a_repository_with_records(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +129,7 @@ def test_dvc_pulls_experiments_into_a_repository_with_records(
     assert (two / "made.txt").read_text() == "result\n"
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_two_experiments_of_one_name_that_end_on_two_machines_both_reach_origin(
     project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,7 +152,7 @@ def test_two_experiments_of_one_name_that_end_on_two_machines_both_reach_origin(
     assert send_experiment(project, "same-2") == "same-2-2"
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_an_experiment_is_sent_again_until_origin_takes_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +166,7 @@ def test_an_experiment_is_sent_again_until_origin_takes_it(
     assert "tried again" in caplog.text
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_an_origin_that_refuses_records_keeps_no_results_back(project: Path, tmp_path: Path) -> None:
     (hook := tmp_path / "origin.git/hooks/pre-receive").write_text("#!/bin/sh\necho no looks here >&2\nexit 1\n")
     hook.chmod(0o755)
@@ -180,7 +180,7 @@ def test_an_origin_that_refuses_records_keeps_no_results_back(project: Path, tmp
     assert list((tmp_path / "store/files").rglob("*"))
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, StageFailedError("stage train failed: no memory")])
 def test_a_run_that_fails_ends_with_its_own_error_and_does_not_wait_for_the_store(
     project: Path,
@@ -198,7 +198,7 @@ def test_a_run_that_fails_ends_with_its_own_error_and_does_not_wait_for_the_stor
     assert "they are on this machine only" in caplog.text
 
 
-@pytest.mark.drawn("sharing", "tasks", count=6)
+@pytest.mark.drawn("sharing", "tasks", count=3)
 def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
     project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

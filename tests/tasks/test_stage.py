@@ -152,7 +152,7 @@ def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) ->
         assert [run.data.tags.get("stage") for run in project.all_tracked()].count("count") == count
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_an_error_that_explains_itself_is_a_message_and_a_status(project: Project) -> None:
     status, said = project.run("full")
     assert status == 1
@@ -161,7 +161,7 @@ def test_an_error_that_explains_itself_is_a_message_and_a_status(project: Projec
     assert {run.info.status for run in project.tracked().values()} == {"FAILED"}
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_a_defect_keeps_its_traceback_once(project: Project) -> None:
     status, said = project.run("defect")
     assert status == 1
@@ -169,7 +169,7 @@ def test_a_defect_keeps_its_traceback_once(project: Project) -> None:
     assert "error: ValueError: nobody expected this (see above)" in said
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_a_refusal_is_shown_as_failed_and_what_was_found_is_kept(project: Project) -> None:
     status, said = project.run("refused")
     assert status == 0, said
@@ -183,14 +183,14 @@ def test_a_refusal_is_shown_as_failed_and_what_was_found_is_kept(project: Projec
     assert "doing nothing wins" in str(state.message)
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_what_mlflow_refuses_is_a_warning_of_the_stage(project: Project) -> None:
     status, said = project.run("unknown")
     assert status == 0, said
     assert f"not recorded in MLflow: artifact of {project.folder.name} count seed 0: FileNotFoundError" in said
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_interrupted_it_says_so_to_everybody(project: Project, number: int, expected: int) -> None:
     process = project.start("wait")
@@ -209,7 +209,7 @@ def test_interrupted_it_says_so_to_everybody(project: Project, number: int, expe
         assert "run the same command again to continue" in said
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_wrong_settings_end_it_before_prefect_is_asked(project: Project) -> None:
     (project.folder / "params.yaml").write_text("train: {learning_rate: -1}\n")
     status, said = project.run("work", PREFECT_API_URL="http://127.0.0.1:9/api")
@@ -218,7 +218,7 @@ def test_wrong_settings_end_it_before_prefect_is_asked(project: Project) -> None
     assert "Traceback" not in said
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_a_prefect_server_that_is_down_is_named(project: Project) -> None:
     status, said = project.run("work", PREFECT_API_URL="http://127.0.0.1:9/api")
     assert status == 1
@@ -226,7 +226,7 @@ def test_a_prefect_server_that_is_down_is_named(project: Project) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_a_tracking_server_that_is_down_does_not_stop_the_work(project: Project) -> None:
     status, said = project.run("work", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert status == 0, said
@@ -239,7 +239,7 @@ def test_artifact_keys() -> None:
     assert artifact_key("train Team", "seed 0/Progress_") == "train-team-seed-0-progress"
 
 
-@pytest.mark.drawn("a stage and the servers", "tasks", count=5)
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
 def test_the_server_of_a_stage_that_is_killed_ends_with_it(tmp_path: Path) -> None:
     code = (
         "import time\nfrom tasks.runtime.stage import connected_prefect\n"

@@ -14,7 +14,7 @@ from tasks.services.stage_proxy import ADDRESS, JOINED
 from tests.needs import ROOT
 from tests.tasks.waiting import wait
 
-pytestmark = [pytest.mark.service, pytest.mark.slow]
+pytestmark = [pytest.mark.service]
 
 # As a stage of `flows` begins; the parent of both, without DVC's variable, stands for DVC.
 STAGE = """

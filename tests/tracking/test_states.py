@@ -17,7 +17,7 @@ from tests.tracking.conftest import Reader
 A = "a" * 64
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_the_parents_status_follows_from_the_last_attempt_at_each_part(home: Path, reader: Reader) -> None:
     tracking = Tracker(home, "team", "brave-owl")
     prepare, train = tracking.start_run("prepare"), tracking.start_run("train", 0, A)
@@ -56,7 +56,7 @@ def start(home: Path, seed: int, pause: float = 0.0, owner: str = "") -> subproc
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_processes_that_start_together_on_a_new_database_share_one_parent(tmp_path: Path) -> None:
     home = tmp_path / "new"
     processes = [start(home, seed) for seed in range(4)]
@@ -66,7 +66,7 @@ def test_processes_that_start_together_on_a_new_database_share_one_parent(tmp_pa
     assert set(reader.statuses().values()) == {"FINISHED"}
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_a_killed_run_is_marked_when_the_next_one_starts_and_finished_when_it_resumes(
     home: Path, reader: Reader
 ) -> None:
@@ -95,7 +95,7 @@ time.sleep(100)
 """
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_how_it_ended(
     home: Path, reader: Reader
 ) -> None:
@@ -128,7 +128,7 @@ def killed(process: subprocess.Popen[str]) -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: Reader) -> None:
     process = subprocess.Popen([sys.executable, "-c", OWNER, str(home)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -149,7 +149,7 @@ def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: 
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one(home: Path, reader: Reader) -> None:
     code = OWNER.replace(", owned=True", "")
     process = subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
@@ -164,7 +164,7 @@ def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one
     process.wait()
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_a_run_that_was_made_and_never_opened_belongs_to_its_process_all_the_same(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
         process = own_process(gone.pid)
@@ -176,7 +176,7 @@ def test_a_run_that_was_made_and_never_opened_belongs_to_its_process_all_the_sam
     assert set(reader.statuses().values()) == {"KILLED"}
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as dvc:
         tracking = Tracker(home, "team", "brave-owl", process=own_process(dvc.pid))
@@ -187,7 +187,7 @@ def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader
     assert reader.statuses() == {"brave-owl": "FINISHED", "prepare": "FINISHED"}
 
 
-@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=5)
+@pytest.mark.drawn("states in MLflow", "pipeline_lib/tracking", count=3)
 def test_what_a_conductor_that_is_gone_says_late_is_not_heard_over_the_next_one(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
         before = own_process(gone.pid)

@@ -42,7 +42,6 @@ def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.drawn("ranks", "pipeline_lib/training", count=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_the_result_of_one(together: Path, tmp_path: Path, name: str) -> None:
     """Weights, after a stop, a new start and four updates, differ by rounding only; so does what is logged."""
@@ -55,7 +54,6 @@ def test_two_processes_give_the_result_of_one(together: Path, tmp_path: Path, na
 
 
 @pytest.mark.drawn("ranks", "pipeline_lib/training", count=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HANDED_OVER)
 def test_what_one_process_began_two_end_and_the_other_way_round(together: Path, tmp_path: Path, name: str) -> None:
     """How many processes there are is the machine's business: the result is the same up to rounding."""

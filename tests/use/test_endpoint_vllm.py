@@ -21,7 +21,7 @@ from tests.rollouts.test_vllm_engine import adapted, section, vllm_policy
 from tests.served import served
 from tests.training.conftest import Agree, Toy
 
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1500), needs("vLLM")]
 
 AGENTS = ("one", "two")
 

@@ -509,7 +509,7 @@ def test_every_published_class_can_be_shared(agents: int):
 @needs("ClassEval")
 @pytest.mark.parametrize(
     "share_of_them",
-    [pytest.param(0.15, id="some"), pytest.param(1.0, id="all", marks=[pytest.mark.slow, pytest.mark.exhaustive])],
+    [pytest.param(0.15, id="some"), pytest.param(1.0, id="all", marks=pytest.mark.exhaustive)],
 )
 def test_published_solutions_get_full_marks(share_of_them: float):
     known = [each for number, each in enumerate(published()) if number not in NOT_HERE]

@@ -21,7 +21,6 @@ from pipeline_lib.training.trainer import train
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("task", ["summary", "introduction"])
 def test_some_updates_from_warm_start_tell_more_and_invent_less(tmp_path: Path, task: str):
