@@ -71,9 +71,23 @@ class PlanningProblem:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PlanningProblem:
+        """Rebuild a problem.
+
+        Raises:
+            TypeError: a key is unknown or missing, or a value of another kind.
+            ValueError: there are not two agents, or there is no such day or place.
+        """
         read = cls(**{name: each for name, each in value.items() if name not in ("id", "family")})
         days, places = (tuple(map(tuple, values)) for values in (read.days, read.places))
-        return dataclasses.replace(read, days=days, places=places, budgets=tuple(read.budgets))
+        budgets = tuple(read.budgets)
+        if {len(days), len(places), len(budgets or AGENTS)} != {len(AGENTS)}:
+            raise ValueError("an appointment needs days and places of two agents, and two budgets or none")
+        for name, known, values in (("day", DAYS, days), ("place", PLACES, places)):
+            if wrong := {each for own in values for each in own} - {*known}:
+                raise ValueError(f"there is no {name} {min(wrong)!r}; accepted: {', '.join(known)}")
+        if not all(type(budget) is int for budget in budgets):
+            raise TypeError(f"budgets must be whole numbers, got {list(budgets)}")
+        return dataclasses.replace(read, days=days, places=places, budgets=budgets)
 
     def affords(self, agent: int, place: str) -> bool:
         """Return whether the price of a place is within the budget of an agent."""

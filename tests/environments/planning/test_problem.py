@@ -56,6 +56,25 @@ def test_the_same_settings_give_the_same_problems_and_no_problem_is_in_two_split
     assert PlanningProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
     turned = dataclasses.replace(problem, days=tuple(days[::-1] for days in problem.days))
     assert turned != problem and turned.content_hash == problem.content_hash
-    for wrong in ({}, {"days": [], "places": [], "hours": []}):
-        with pytest.raises(TypeError):
-            PlanningProblem.from_json(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "reason"),
+    [
+        ({"hours": []}, TypeError, "hours"),
+        ({"days": 3}, TypeError, "int"),
+        ({"days": [["mon"]]}, ValueError, "two agents"),
+        ({"budgets": [1]}, ValueError, "two budgets or none"),
+        ({"budgets": ["1", "2"]}, TypeError, "whole numbers"),
+        ({"days": [["mon"], ["noon"]]}, ValueError, "no day 'noon'; accepted: mon, tue"),
+        ({"places": [["park"], ["sea"]]}, ValueError, "no place 'sea'; accepted: park, lake"),
+    ],
+)
+def test_what_is_no_appointment_is_refused_in_words(
+    changed: dict[str, object], error: type[Exception], reason: str
+) -> None:
+    row = appointments()["test"][0].to_json()
+    with pytest.raises(error, match=reason):
+        PlanningProblem.from_json({**row, **changed})
+    with pytest.raises(TypeError, match="places"):
+        PlanningProblem.from_json({"days": row["days"]})
