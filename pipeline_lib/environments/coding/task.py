@@ -73,9 +73,8 @@ class CodingTask(TeamTask):
         return "" if kind == "generated" else f"it was shown generated problems, and cannot read those of kind {kind}"
 
     def has_later_turns(self, params: Any) -> bool:
-        return super().has_later_turns(params) or (
-            params.environment.tools is not None and params.policy.warm_start is not None
-        )
+        tools = getattr(params.environment, "tools", None)  # identities also ask about settings of another kind
+        return super().has_later_turns(params) or (tools is not None and params.policy.warm_start is not None)
 
     def demonstrate_later(
         self,
