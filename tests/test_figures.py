@@ -32,6 +32,7 @@ from pipeline_lib.training.optimiser import MAX_REFUSED
 from tasks.services.servers import PAGE_PORT
 from tasks.use.api_requests import Limits as ServerLimits
 from tests.audit.public_rewards import BAD, SOUND
+from tests.play.test_tools import BOUND
 from tests.test_claims import COUNTS
 
 ROOT = Path(__file__).parents[1]
@@ -53,6 +54,7 @@ QUOTED = [
     ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
+    ("feedback.md", "**Against a further turn", ["benchmarks/results/tools.json"]),
     ("documents.md", "> Against the base: IMPROVED", ["benchmarks/results/documents-verdict.json"]),
     ("documents.md", "Useless talk falls", ["benchmarks/results/documents-verdict.json"]),
     ("planning.md", "> Against the base: IMPROVED", ["benchmarks/results/planning-verdict.json"]),
@@ -171,6 +173,7 @@ LIMITS = [
     ("feedback.md", r"at most (\w+) edits are used", WORDS[MAX_EDITS]),
     ("feedback.md", r"the new code, at most (\d+) characters", str(MAX_CODE)),
     ("feedback.md", r"would write in its place, cut to (\d+) characters", str(MAX_CRITIC)),
+    ("feedback.md", r"in the tests: below ([\d.]+) nats", f"{BOUND:.5f}"),
     ("monitors.md", r"the last five of these and at least (\d+) pairs", str(LEAST_PAIRS)),
     ("monitors.md", r"empty in more than (\d+) %", f"{100 * IDLE:g}"),
     ("monitors.md", r"not within (\d+) % of its best", f"{100 * AT_BEST:g}"),
