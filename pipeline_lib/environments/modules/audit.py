@@ -2,7 +2,8 @@
 
 All texts go through `Environment.step` like any policy's actions.  The list contains teams in which one agent does all
 the work, teams whose parts are right alone and do not fit together, teams that satisfy tests without solving anything,
-and one that solves a third.
+and one that solves a third.  An orchestrated team plays each of them after a right hand-out, and further hand-outs
+before right files: of nothing, of everything to one or to all, of other files, and in ways that contradict each other.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams, solutions_pass
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.environments.modules.hand_out import LEAD, WORKERS, descriptions, hand_out_text
+from pipeline_lib.environments.modules.problems.design import EARLY, LATE
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
-from pipeline_lib.environments.modules.program import package_program, single_text
+from pipeline_lib.environments.modules.program import join_single, package_program, single_text
 from pipeline_lib.environments.modules.runtime import stub
 
 #: Teams that pass about this share of the system tests.
@@ -43,6 +46,36 @@ def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict
     if ways:
         joint["parts_that_do_not_fit"] = ("other", {**ways[0], top: reference[top]})
     return joint
+
+
+def _hand_outs(problem: ModulesProblem) -> dict[str, tuple[str, list[str]]]:
+    """Return teams whose lead hands out the files in an unusual way."""
+    if not problem.references:
+        return {}
+    parts, lines = problem.parts, descriptions(problem.observations)
+    early, late = problem.references
+    workers = WORKERS[: len(parts)]
+    right = [join_single({part: early[part]}) for part in parts]
+    one_way, everything = dict.fromkeys(parts, EARLY), join_single(early)
+    first = dict.fromkeys(parts, workers[0])
+    to_all = "".join(hand_out_text(lines, one_way, dict.fromkeys(parts, worker)) for worker in workers)
+    turned = dict(zip([*parts[1:], parts[0]], workers, strict=True))
+    mixed = {**one_way, parts[-1]: LATE}
+    no_file = hand_out_text({part: line.replace(".py", "") for part, line in lines.items()}, one_way)
+    top = hand_out_text({parts[-1]: lines[parts[-1]]}, one_way)
+    return {
+        "nothing_handed_out": ("degenerate", ["", *right]),
+        "no_file_named": ("degenerate", [no_file, *right]),
+        "nobody_named": ("degenerate", [hand_out_text(lines, one_way, dict.fromkeys(parts, "somebody")), *right]),
+        "everything_to_one": ("working", [hand_out_text(lines, one_way, first), everything, *[""] * len(workers[1:])]),
+        "everything_to_all": ("working", [to_all, *[everything] * len(workers)]),
+        "files_of_others": ("degenerate", [hand_out_text(lines, one_way, turned), *right]),
+        "contradictory_ways": (
+            "other",
+            [hand_out_text(lines, mixed), *right[:-1], join_single({parts[-1]: late[parts[-1]]})],
+        ),
+        "one_file_handed_out": ("other", [top, join_single({parts[-1]: early[parts[-1]]}), *[""] * len(workers[1:])]),
+    }
 
 
 def whole(problem: ModulesProblem) -> str:
@@ -95,7 +128,6 @@ class ModulesExaminer(ScriptedExaminer):
     """Plays scripted teams; problems without a known solution are used for the degenerate teams only."""
 
     wanted, words = "system_passed", "system tests passed"
-    turns = 1
 
     def teams(self, environment: Any, problem: ModulesProblem, other: ModulesProblem) -> Teams:
         parts = problem.parts
@@ -115,6 +147,14 @@ class ModulesExaminer(ScriptedExaminer):
             return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in joint.items()} | {
                 "copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])
             }
+        if agents[0] == LEAD:
+            right = hand_out_text(descriptions(told), dict.fromkeys(parts, EARLY))
+            led = {
+                name: (role, [right, *(join_single({part: sources[part]}) for part in parts)])
+                for name, (role, sources) in joint.items()
+            }
+            copied = [environment.observe(state, agent) for agent in range(len(agents))]
+            return {**led, "copied_prompt": ("degenerate", copied), **_hand_outs(problem)}
         return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in joint.items()}
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:

@@ -1,6 +1,6 @@
 """The metrics of a team that writes a program in parts.
 
-An outcome has the metrics of the parts that its problem has.
+An outcome has the metrics of the parts that its problem has, and an orchestrated team those of its hand-out.
 """
 
 from pipeline_lib.environment_api.metrics import Metric, behaviour
@@ -37,6 +37,8 @@ METRICS = {
     ),
     "parts_defined": behaviour("parts defined", "share of the parts that parse and define what they must"),
     "parts_parse": behaviour("parts that parse", "share of the parts that are valid Python", over_checkpoints=True),
+    "parts_handed_out": behaviour("parts handed out", "share of the parts that the lead hands out to a worker"),
+    "workers_used": behaviour("workers used", "share of the workers to whom the lead hands out a part"),
     **{
         f"unit_{part}": Metric(
             f"unit tests of {part}", f"share of the hidden unit tests that {part} passes among right parts", share=True

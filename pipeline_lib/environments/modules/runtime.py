@@ -4,6 +4,10 @@ All programs of a call of `ModulesEnvironment.step` go to the sandbox in two bat
 system tests and each part, among right parts, with its own; then the joined programs that pass some system test, with a
 stub in place of each part.  Programs run only in the sandbox, and all tests are hidden: nothing that an agent sees
 depends on them.  A failure of the sandbox gives no reward instead of a bad one.
+
+In an orchestrated team (`hand_out`) the first turn is the lead's.  Its program has no part yet, so nothing is run, and
+the turn earns 0; what the workers earn in the second turn is what the hand-out has led to.  If no file is handed out,
+the episode ends with the outcome of a program without any part.
 """
 
 from __future__ import annotations
@@ -23,9 +27,29 @@ from pipeline_lib.environment_kit.programs import (
     one_line,
     untested,
 )
-from pipeline_lib.environments.modules.problems.design import LOWER
+from pipeline_lib.environments.modules.hand_out import (
+    LEAD,
+    WORKERS,
+    HandOut,
+    descriptions,
+    hand_out_text,
+    led,
+    read_hand_out,
+    worked,
+)
+from pipeline_lib.environments.modules.problems.design import EARLY, LOWER
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
-from pipeline_lib.environments.modules.program import below, form, idle, program, single_text, sources_of, unfenced
+from pipeline_lib.environments.modules.program import (
+    below,
+    form,
+    idle,
+    join_single,
+    program,
+    single_text,
+    sources_of,
+    split_single,
+    unfenced,
+)
 from pipeline_lib.environments.modules.rewards import Facts, make_reward
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
@@ -38,11 +62,19 @@ _MAX_QUOTE = 200
 
 @dataclass(frozen=True, slots=True)
 class ModulesState:
-    """The state of an episode: the problem, and after the only turn what was written and the system tests' verdict."""
+    """The state of an episode.
+
+    Attributes:
+        problem: the program to be written.
+        actions: after a turn, what was written in it.
+        verdict: after the last turn, that of the system tests.
+        hand_out: after the first turn of an orchestrated team.
+    """
 
     problem: ModulesProblem
     actions: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    hand_out: HandOut | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +88,8 @@ class ModulesAttempt(Attempt):
 
     problem: ModulesProblem
     sources: Mapping[str, str]
+    hand_out: HandOut | None = None
+    waiting: bool = False  #: the files are handed out and not yet written
 
     def best(self, kind: str, part: str = "") -> float:
         """Return the share of cases passed, with the known solution with which most pass; 0 if nothing was run."""
@@ -89,32 +123,56 @@ class ModulesAttempt(Attempt):
 
 
 class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, ModulesAttempt]):
-    """A part for each agent, or all for one; `metrics` says what is measured."""
-
-    turns = 1
-    relied_on = LOWER
+    """A part for each agent, all for one, or what a lead hands out; `metrics` says what is measured."""
 
     def __init__(self, settings: ModulesSettings, executor: Callable[[], Executor]) -> None:
         super().__init__(executor)
-        self._single = settings.team == "single"
+        self._single, self._orchestrated = settings.team == "single", settings.team == "orchestrated"
         self._reward = make_reward(settings.reward)
-        self.reward_bounds = self._reward.bounds
+        self.turns = 2 if self._orchestrated else 1
+        self.relied_on = () if self._orchestrated else LOWER  # which worker writes what differs
+        low, high = self._reward.bounds
+        self.reward_bounds = (min(low, 0.0), max(high, 0.0)) if self._orchestrated else (low, high)
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The bounds of the reward, which is earned once."""
+        return self._reward.bounds
 
     @property
     def paid_by(self) -> object:
         return self._reward
 
     def agents(self, problem: ModulesProblem) -> tuple[str, ...]:
+        if self._orchestrated:
+            return LEAD, *WORKERS[: len(problem.parts)]
         return (SINGLE,) if self._single else problem.parts
 
+    def acting(self, state: ModulesState) -> Sequence[int] | None:
+        if not self._orchestrated:
+            return None
+        if state.hand_out is None:
+            return [0]
+        workers = WORKERS[: len(state.problem.parts)]
+        return [number for number, worker in enumerate(workers, 1) if state.hand_out.files(worker)]
+
     def start(self, problem: ModulesProblem, seed: int = 0) -> ModulesState:
+        if self._orchestrated and problem.layout == "class":
+            raise ValueError(f"{problem.id}: the methods of a class cannot be handed out; choose another team")
         return ModulesState(problem)
 
     def observe(self, state: ModulesState, agent: int) -> str:
-        return state.problem.observations[self.agents(state.problem)[agent]]
+        name = self.agents(state.problem)[agent]
+        if self._orchestrated:
+            return led(state.problem) if name == LEAD else worked(state.problem, name, state.hand_out)
+        return state.problem.observations[name]
 
     def attempt(self, state: ModulesState, actions: tuple[str, ...]) -> ModulesAttempt:
-        return ModulesAttempt(actions, state.problem, self._sources(state.problem, actions))
+        sources = self._sources(state, actions)
+        if not self._orchestrated or state.hand_out is not None:
+            return ModulesAttempt(actions, state.problem, sources, state.hand_out)
+        hand_out = read_hand_out(actions[0], state.problem.parts)
+        return ModulesAttempt(actions, state.problem, sources, hand_out, waiting=bool(hand_out.owners))
 
     def programs(self, attempts: Sequence[ModulesAttempt]) -> Iterator[Run]:
         yield from ((attempt.verdicts, *job) for attempt in attempts for job in _first_programs(attempt))
@@ -123,26 +181,46 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
         yield from ((attempt.verdicts, *job) for attempt in attempts for job in _ablations(attempt))
 
     def stub(self, state: ModulesState, agent: int) -> str:
-        parts = state.problem.parts
-        stubs = {part: stub(state.problem, part) for part in parts}
-        return single_text(state.problem, stubs) if self._single else stubs[parts[agent]]
+        stubs = {part: stub(state.problem, part) for part in state.problem.parts}
+        return self._own(state, agent, stubs) if state.hand_out or not self._orchestrated else ""
 
     def divided(self, problem: ModulesProblem) -> bool:
-        return len(problem.parts) > 1 and not self._single
+        return len(problem.parts) > 1 and not self._single and not self._orchestrated
 
     def right_part(self, state: ModulesState, agent: int) -> str | None:
-        if not state.problem.references:
+        problem = state.problem
+        if not problem.references:
             return None
-        reference = state.problem.references[0]
-        return single_text(state.problem, reference) if self._single else reference[state.problem.parts[agent]]
+        if self._orchestrated and state.hand_out is None:
+            return (
+                hand_out_text(descriptions(problem.observations), dict.fromkeys(problem.parts, EARLY))
+                if agent == 0
+                else ""
+            )
+        return self._own(state, agent, problem.references[0])
+
+    def _own(self, state: ModulesState, agent: int, sources: Mapping[str, str]) -> str:
+        """Return the text in which an agent writes what is its own of some parts."""
+        if state.hand_out is not None:
+            return join_single({part: sources[part] for part in state.hand_out.files(WORKERS[agent - 1])})
+        return single_text(state.problem, sources) if self._single else sources[state.problem.parts[agent]]
 
     def exhibit(self, state: ModulesState, actions: Sequence[str]) -> Exhibit:
         """Return the parts and, if they led to this state, the result of each system test: for people only."""
-        sources = self._sources(state.problem, actions)
         verdict = state.verdict if state.actions == tuple(actions) else None
+        if self._orchestrated and actions[0] and not any(actions[1:]):
+            return Exhibit(actions[0], checks=checks_of(verdict, _MAX_QUOTE))
+        sources = self._sources(state, actions)
         return Exhibit(single_text(state.problem, sources), "python", checks_of(verdict, _MAX_QUOTE))
 
-    def _sources(self, problem: ModulesProblem, actions: Sequence[str]) -> dict[str, str]:
+    def _sources(self, state: ModulesState, actions: Sequence[str]) -> dict[str, str]:
+        problem = state.problem
+        if self._orchestrated:
+            owners = state.hand_out.owners if state.hand_out else {}
+            written = {
+                name: split_single(text, problem.parts) for name, text in zip(WORKERS, actions[1:], strict=False)
+            }
+            return {part: written[owners[part]][part] if part in owners else "" for part in problem.parts}
         if self._single:
             return sources_of(problem, actions[0])
         return {part: unfenced(text) for part, text in zip(problem.parts, actions, strict=True)}
@@ -155,7 +233,9 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
         not define what it must, or an empty string.
         """
         system = attempt.verdicts.get(("system", "", 0))
-        state = ModulesState(attempt.problem, attempt.actions, system)
+        state = ModulesState(attempt.problem, attempt.actions, system, attempt.hand_out)
+        if attempt.waiting:
+            return Outcome(0.0, {}, {}, state, done=False)
         if attempt.failure is not None:
             return failed(state, one_line(attempt.failure, _MAX_QUOTE))
         if system is None:  # a typed problem has no tests
@@ -165,10 +245,10 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
         details = {"status": system.status.value}
         if system.error:
             details["error"] = one_line(system.error, _MAX_QUOTE)
-        if not self._single and facts.system < 1.0:
+        if not self._single and not self._orchestrated and facts.system < 1.0:
             broken = (part for part in attempt.problem.parts[:-1] if not facts.forms[part].defines)
             details["caused_by"] = next(broken, "")
-        own = {} if self._single else self._reward.of_parts(facts)
+        own = {} if self._single or self._orchestrated else self._reward.of_parts(facts)
         return Outcome(total(terms), terms, _metrics(attempt, facts), state, True, details, own)
 
 
@@ -187,7 +267,7 @@ def _job(problem: ModulesProblem, sources: Mapping[str, str], part: str = "") ->
 def _first_programs(attempt: ModulesAttempt) -> Iterator[tuple[tuple[str, str, int], Job]]:
     """Yield the joined program, and each part among the right parts that it builds on."""
     problem, sources = attempt.problem, attempt.sources
-    if not problem.system_tests:
+    if attempt.waiting or not problem.system_tests:
         return
     yield ("system", "", 0), _job(problem, sources)
     for part in problem.parts:
@@ -225,6 +305,14 @@ def _metrics(attempt: ModulesAttempt, facts: Facts) -> dict[str, float]:
         "parts_needed": sum(needed.values()) / count,
         "parts_defined": facts.defined,
         "parts_parse": sum(part_form.parses for part_form in facts.forms.values()) / count,
+        **_handed_out(attempt),
         **{f"unit_{part}": share for part, share in facts.units.items()},
         **{f"needed_{part}": value for part, value in needed.items()},
     }
+
+
+def _handed_out(attempt: ModulesAttempt) -> dict[str, float]:
+    if attempt.hand_out is None:
+        return {}
+    owners, count = attempt.hand_out.owners, len(attempt.problem.parts)
+    return {"parts_handed_out": len(owners) / count, "workers_used": len({*owners.values()}) / count}

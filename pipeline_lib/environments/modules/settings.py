@@ -27,8 +27,12 @@ class ModulesSettings(EnvironmentSection):
     """Each agent writes one part of a program, and the joined program is tested."""
 
     kind: Literal["modules"] = "modules"
-    team: Literal["modules", "single"] = Field(
-        "modules", description="modules: an agent for each part; single: one agent is told everything and writes all"
+    team: Literal["modules", "single", "orchestrated"] = Field(
+        "modules",
+        description=(
+            "modules: an agent for each part; single: one agent is told everything and writes all; orchestrated: a "
+            "lead is told everything, and hands out the files to workers who see only what it tells them"
+        ),
     )
     reward: ModulesReward = SoundModulesReward()
 

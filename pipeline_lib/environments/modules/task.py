@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.task import check_steps
 from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import check_solutions
-from pipeline_lib.environments.modules.demonstrations import demonstrate
+from pipeline_lib.environments.modules.demonstrations import demonstrate, demonstrate_later
+from pipeline_lib.environments.modules.hand_out import LEAD, WORKERS
 from pipeline_lib.environments.modules.metrics import METRICS
 from pipeline_lib.environments.modules.problems.class_eval import read_classes
 from pipeline_lib.environments.modules.problems.design import LOWER, TOP
@@ -62,6 +63,31 @@ class ModulesTask(TeamTask):
     ) -> Sequence[Demonstration]:
         return demonstrate(problems, count, mistakes, seed)
 
+    def demonstrate_later(
+        self,
+        problems: Sequence[ModulesProblem],
+        count: int,
+        mistakes: float,
+        seed: int,
+        settings: ModulesSettings,
+        executor: Callable[[], Executor],
+    ) -> Sequence[Demonstration]:
+        return demonstrate_later(problems, count, mistakes, seed)
+
+    def has_later_turns(self, params: Any) -> bool:
+        return _orchestrated(params) and params.policy.warm_start is not None
+
+    def most_turns(self, params: Any) -> int:
+        return 2 if _orchestrated(params) else 1
+
+    def unsuitable(self, protocol: str, settings: ModulesSettings) -> str:
+        if settings.team == "orchestrated":
+            return "the workers of an orchestrated team read what the lead tells them, and nobody else's files"
+        return super().unsuitable(protocol, settings)
+
+    def notes(self, settings: ModulesSettings) -> list[str]:
+        return [] if settings.team == "orchestrated" else super().notes(settings)
+
     def unreadable(self, params: Any) -> str:
         kind = params.problems.kind
         return "" if kind == "module_graphs" else f"there are no demonstrations of problems of kind {kind}"
@@ -72,9 +98,24 @@ class ModulesTask(TeamTask):
     def agent_names(self, params: Any) -> Sequence[str]:
         if params.environment.team == "single":
             return (SINGLE,)
-        return (*LOWER[: params.problems.modules - 1], TOP)
+        modules = params.problems.modules
+        return (LEAD, *WORKERS[:modules]) if _orchestrated(params) else (*LOWER[: modules - 1], TOP)
+
+    def max_acting(self, params: Any) -> int:
+        return len(self.agent_names(params)) - _orchestrated(params)  # the workers act after the lead
 
     def check(self, params: Any) -> None:
+        """Refuse what cannot work: too few generated problems, classes or own rewards for an orchestrated team."""
+        if _orchestrated(params) and params.problems.kind != "module_graphs":
+            raise ValueError(
+                f"environment.team: orchestrated hands out files, and problems of kind {params.problems.kind} are "
+                "methods of one class; set environment.team to modules or single, or problems.kind to module_graphs"
+            )
+        if _orchestrated(params) and params.train.individual_reward:
+            raise ValueError(
+                "train.individual_reward: in an orchestrated team no part belongs to one agent; set it to 0, or "
+                "environment.team to modules"
+            )
         if params.problems.kind == "module_graphs":
             check_steps(params)
 
@@ -88,3 +129,7 @@ class ModulesTask(TeamTask):
         from pipeline_lib.environments.modules.audit import ModulesExaminer  # loads scipy: 0.5 s
 
         return ModulesExaminer()
+
+
+def _orchestrated(params: Any) -> bool:
+    return bool(params.environment.team == "orchestrated")
