@@ -25,6 +25,7 @@ log = logging.getLogger("symposium.stage")
 
 #: Seconds before each further attempt.
 WAITS_S = (1.0, 4.0, 15.0)
+_CLOCKS = "the difference between the request time and the server's time is too large"  # S3: more than 15 minutes
 
 
 @contextmanager
@@ -141,6 +142,8 @@ def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None
         except (ChainError, RecordsError) as error:
             lines = str(error).splitlines()  # DVC and git name every file and every ref
             why = "\n".join(lines if len(lines) < 5 else [lines[0], f"({len(lines) - 2} further lines)", lines[-1]])
+            if _CLOCKS in why.lower():
+                why = "the clocks of this machine and of the store differ by more than 15 minutes; set the wrong one"
             if wait_s is not None:
                 log.warning("%s could not be shared, tried again in %.0f s: %s", what, wait_s, why.splitlines()[-1])
             if wait_s is None or pause(wait_s):

@@ -218,6 +218,25 @@ def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
     assert list((tmp_path / "store/files").rglob("*"))
 
 
+def test_a_clock_that_is_wrong_is_named_in_place_of_every_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What DVC said when its machine was an hour ahead of the store."""
+    said = (
+        "failed to transfer '/lab/.dvc/cache/runs/a6' - The difference between the request time and the server's time "
+        "is too large.: An error occurred (RequestTimeTooSkewed) when calling the PutObject operation\n"
+        "ERROR: unexpected error - Forbidden: An error occurred (403) when calling the HeadObject operation: Forbidden"
+    )
+
+    def skewed(*_: object) -> str:
+        raise ChainError(said)
+
+    monkeypatch.setattr(module, "ask", skewed)
+    with pytest.raises(ChainError, match="could not be shared: the clocks of this machine .* differ") as told:
+        module._send(project, "make", pause=lambda _: False)
+    assert "a6" not in str(told.value) + caplog.text
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
