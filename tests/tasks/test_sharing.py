@@ -232,7 +232,7 @@ def test_a_clock_that_is_wrong_is_named_in_place_of_every_file(
         raise ChainError(said)
 
     monkeypatch.setattr(module, "ask", skewed)
-    with pytest.raises(ChainError, match="could not be shared: the clocks of this machine .* differ") as told:
+    with pytest.raises(ChainError, match=r"could not be shared: the clocks of this machine .* differ") as told:
         module._send(project, "make", pause=lambda _: False)
     assert "a6" not in str(told.value) + caplog.text
 
