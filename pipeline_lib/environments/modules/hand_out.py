@@ -82,9 +82,9 @@ def hand_out_text(lines: Mapping[str, str], ways: Mapping[str, str], owners: Map
 
 
 def descriptions(observations: Mapping[str, str]) -> dict[str, str]:
-    """Return by file the line of a generated problem's observations that says what it must do."""
-    lines = observations[SINGLE].splitlines()
-    return {part: line for part in observations for line in lines if line.startswith(f"{part}.py")}
+    """Return by file, in their order, the line of a generated problem's observations that says what it must do."""
+    named = [(line.partition(".py")[0], line) for line in observations[SINGLE].splitlines()]
+    return {part: line for part, line in named if part in observations}  # a file of problems sorts observations
 
 
 def is_plain(problem: ModulesProblem) -> bool:

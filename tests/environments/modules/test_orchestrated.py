@@ -1,6 +1,7 @@
 """Orchestrated teams: who is told what, who writes what, and what a hand-out earns, against plain readings."""
 
 import itertools
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -122,6 +123,14 @@ def test_each_worker_sees_its_own_lines_only_and_who_has_no_file_does_not_act(id
     assert seen[1:] == ["first\nmain.py sum two.py\n", "second\nrest\n", "third\none.py: keep over 3\n"]
     assert seen[0] == idle.observe(start, 0)
     assert not idle.divided(made), "the lead is told everything"
+
+
+def test_a_problem_read_from_a_file_is_led_as_before():
+    for modules in (2, 3, 4):
+        made = generated(modules)["train"][0]
+        read = find("modules").read_problem(json.loads(json.dumps(made.to_json(), sort_keys=True)))
+        assert list(descriptions(read.observations)) == list(made.parts) == list(read.parts)
+        assert led(read) == led(made)
 
 
 def test_plain_prompts_say_what_to_do():
