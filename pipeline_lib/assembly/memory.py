@@ -46,6 +46,7 @@ from pipeline_lib.policies.agents import is_frozen, section_of
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.settings import Params
+from pipeline_lib.settings.environment import Tools
 from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
 from pipeline_lib.settings.policy import Policy as PolicySettings
 from pipeline_lib.settings.train import LEARNED
@@ -147,7 +148,7 @@ def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
     written = params.rollouts.max_new_tokens
     readers = {"decentralised": 0, "sequential_pipeline": 1, "one_round_discussion": 2}[params.rollouts.protocol]
     tools = getattr(params.environment, "tools", None)
-    called = 0 if tools is None else tools.calls * (written + tools.tokens)
+    called = tools.calls * (written + tools.tokens) if isinstance(tools, Tools) else 0
     return tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1)) + called
 
 

@@ -164,6 +164,27 @@ class Environment(ABC, Generic[P, S]):
                         "(None) and no metrics"
                     )
 
+    def refuse_unusable_tools(self) -> None:
+        """Check the limits of tools.
+
+        Raises:
+            ValueError: `tool_calls` is below 0, or there are tools and `tool_tokens` is below 1.
+        """
+        if self.tool_calls < 0 or (self.tool_calls and self.tool_tokens < 1):
+            raise ValueError(
+                f"{type(self).__name__} has tool_calls {self.tool_calls} and tool_tokens {self.tool_tokens}; set them "
+                "to 1 or more, or tool_calls to 0"
+            )
+
+    def ask_tools(self, calls: Sequence[ToolCall[S]]) -> list[ToolResult]:
+        """Return what `use_tools` does; TypeError if it does not answer each text with a `ToolResult`."""
+        results = self.use_tools(calls)
+        right = isinstance(results, Sequence) and len(results) == len(calls)
+        if not right or not all(isinstance(r, ToolResult) and isinstance(r.text, str | None) for r in results):
+            name = type(self).__name__
+            raise TypeError(f"use_tools() of {name} must return a ToolResult for each of {len(calls)} texts")
+        return results
+
     def refuse_outside_bounds(self, outcomes: Sequence[Outcome[S]]) -> None:
         """Check rewards against `reward_bounds`, on which the audit of the reward and the worst case of losses rest.
 

@@ -36,6 +36,7 @@ from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells, Experience, add_amounts
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Playing, Turn
+from pipeline_lib.policies.remote import is_remote
 from pipeline_lib.protocols import TurnInput
 
 
@@ -125,14 +126,22 @@ class Player(Playing):
         """Play episodes from every root to their end.
 
         Raises:
-            ValueError: these agents cannot play the protocol, or there are tools beside combinations or several parts.
+            ValueError: these agents cannot play the protocol, or there are tools with unusable limits, beside
+                combinations or several parts, or for an agent on a server.
+            TypeError: a tool answers something else than a `ToolResult` for each text.
             EngineError: see `Engine.generate`; an observation that does not fit into a policy's context by itself is
                 an error in the settings.
         """
+        self.environment.refuse_unusable_tools()
         if self.environment.tool_calls and (self.plan != Aligned() or self.overlap > 1):
             # A tool may tell of what the others wrote in this joint action, so in another one it would tell other
             # things; and a tool runs programs, which must stay in the thread of the environment.
             raise ValueError("an environment with tools needs the plan aligned and an overlap of 1")
+        if self.environment.tool_calls and (served := [p.name for p in self.team.policies.values() if is_remote(p)]):
+            raise ValueError(
+                f"{', '.join(served)} is played by a server, which gets one message and cannot continue its own text; "
+                "in an environment with tools a model has to play it here"
+            )
         experience = Experience(versions={name: policy.version for name, policy in self.team.policies.items()})
         nodes = []
         for number, root in enumerate(roots):

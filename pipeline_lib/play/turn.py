@@ -299,7 +299,7 @@ class Turn:
             for number, node in zip(numbers, nodes, strict=True)
         ]
         answered, requests, generations = [], [], []
-        for number, node, result in zip(numbers, nodes, playing.environment.use_tools(calls), strict=True):
+        for number, node, result in zip(numbers, nodes, playing.environment.ask_tools(calls), strict=True):
             one, (before, action) = wanted[number], written[number]
             if result.error:
                 self.lost[one.turn] = result.error

@@ -8,7 +8,7 @@ from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.environment import DEFAULT, Environment, Problems, kinds_of, problem_models
+from pipeline_lib.settings.environment import DEFAULT, Environment, Problems, Tools, kinds_of, problem_models
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 from pipeline_lib.settings.rollouts import Rollouts, TransformersRollouts
@@ -190,22 +190,13 @@ class Params(Section):
     @model_validator(mode="after")
     def _tools_can_be_called(self) -> Self:
         """Refuse what compares actions with those of other joint actions: a tool may tell what the others wrote."""
-        if getattr(self.environment, "tools", None) is None:
+        if not isinstance(getattr(self.environment, "tools", None), Tools):
             return self
-        train = self.train
-        refused = {
-            f"train.credit ({train.credit.kind}) to {{kind: aligned}}": train.credit.kind != "aligned",
-            "train.advantage.baseline (counterfactual) to critic": train.advantage.baseline == "counterfactual",
-            f"train.fidelity_every ({train.fidelity_every}) to 0": train.fidelity_every > 0,
-            f"train.overlap ({train.overlap}) to 1": train.overlap > 1,
-        }
-        for change, needed in refused.items():
-            if needed:
-                raise ValueError(
-                    "environment.tools: what a tool answers may depend on all that the team writes at that time, so "
-                    f"actions cannot be combined anew or sampled beside others; set {change}, or environment.tools to "
-                    "null"
-                )
+        if change := self.train.unfit_for_tools():
+            raise ValueError(
+                "environment.tools: what a tool answers may depend on all that the team writes at that time, so "
+                f"actions cannot be combined anew or sampled beside others; set {change}, or environment.tools to null"
+            )
         for name, agent in self.policy.agents.items():
             if agent.server is not None:
                 raise ValueError(

@@ -299,6 +299,8 @@ def _check(
             "train.turn_reward: gain is for environments whose turns are attempts at the same thing; here, set it to "
             "whole"
         )
+    if environment.tool_calls and (change := settings.unfit_for_tools()):
+        raise TrainingError(f"an environment with tools cannot be trained so: set {change}")
     if sampling.temperature <= 0:
         raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy does not explore")
     if settings.loss.kl > 0 and (sampling.top_p < 1 or sampling.top_k > 0):

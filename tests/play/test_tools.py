@@ -17,6 +17,7 @@ from pipeline_lib.evaluation.transcripts import OTHER, TranscriptRecorder
 from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.policies.policy import Policy, Team
+from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -25,6 +26,7 @@ from pipeline_lib.storage import folder_digest
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.loss import Tokens, policy_loss
+from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.packing import micro_batches
 from pipeline_lib.training.summary import experience_metrics
 from tasks.use.playing import play
@@ -173,6 +175,46 @@ def test_a_tool_that_the_infrastructure_lost_gives_no_reward_and_no_example() ->
     player = Player(environment, make_team(), Script({"one": ["left"], "two": ["3"]}), SAMPLING)
     experience = player.play(groups(TOYS[:1], 1, 0))
     assert (experience.executed, experience.lost) == (1, 1)
+
+
+@pytest.mark.parametrize("limits", [{"tool_calls": -1}, {"tool_tokens": 0}, {"tool_tokens": -3}])
+def test_limits_under_which_nothing_can_be_read_are_refused(limits: dict[str, int]) -> None:
+    environment = Oracle()
+    for name, value in limits.items():
+        setattr(environment, name, value)
+    with pytest.raises(ValueError, match=r"Oracle has tool_calls .* and tool_tokens .*; set them to 1 or more"):
+        scripted({"one": ["left", "3"], "two": ["3"]}, environment)
+
+
+@pytest.mark.parametrize("answers", [None, [], [ToolResult()], ["red", "red"], [ToolResult(3), ToolResult()]])
+def test_a_tool_that_answers_something_else_is_named(answers: Any) -> None:
+    environment = Oracle()
+    environment.use_tools = lambda calls: answers  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="of Oracle must return a ToolResult for each of 2 texts"):
+        scripted({"one": ["left", "3"], "two": ["3"]}, environment)
+
+
+def test_an_agent_on_a_server_has_no_tool() -> None:
+    team = make_team()
+    team.policies["two"] = remote_policy("two", "m")
+    with pytest.raises(ValueError, match="two is played by a server"):
+        Player(Oracle(), team, Script({"one": ["3"], "two": ["3"]}), SAMPLING).play(groups(TOYS[:1], 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        ({"credit": {"kind": "cross"}}, r"train.credit \(cross\) to \{kind: aligned\}"),
+        ({"advantage": {"baseline": "counterfactual"}}, "baseline .counterfactual. to critic"),
+        ({"fidelity_every": 1}, r"train.fidelity_every \(1\) to 0"),
+        ({"overlap": 2}, r"train.overlap \(2\) to 1"),
+    ],
+)
+def test_tools_of_an_own_environment_are_refused_the_same_settings(
+    tmp_path: Path, settings: dict[str, Any], change: str
+) -> None:
+    with pytest.raises(TrainingError, match=f"an environment with tools cannot be trained so: set .*{change}"):
+        run_training(tmp_path, make_team(), Oracle(), settings=make_settings(**settings))
 
 
 def test_actions_that_depend_on_each_other_are_not_combined() -> None:

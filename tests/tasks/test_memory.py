@@ -10,6 +10,7 @@ import pytest
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
 from pipeline_lib.assembly.memory_check import check_memory, refusal
+from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.compose import compose
@@ -168,6 +169,21 @@ def test_a_prompt_is_measured_on_prepared_problems_and_grows_with_what_agents_re
     reading = {"max_new_tokens": 100, "protocol": "sequential_pipeline"}
     read = settings(**SMOL, rollouts=reading, evaluate={"baselines": []})
     assert longest_prompt(read, ()) == 612
+
+
+def test_an_own_environment_may_call_a_setting_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crafts.py").write_text(
+        "from two_steps import StepsSettings, TwoSteps\n"
+        "class CraftSettings(StepsSettings):\n    tools: tuple[str, ...] = ('hammer',)\n"
+        "class Crafts(TwoSteps):\n    settings = CraftSettings\n"
+    )
+    for folder in (ROOT / "docs/examples", tmp_path):
+        monkeypatch.syspath_prepend(str(folder))
+    task_class.cache_clear()
+    params = settings(environment={"kind": "crafts:Crafts"}, train={"overlap": 2})
+    assert params.environment.tools == ("hammer",)
+    assert longest_prompt(params, ()) == 512
+    task_class.cache_clear()
 
 
 def test_a_run_and_a_stage_that_cannot_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
