@@ -61,6 +61,7 @@ QUOTED = [
     ("planning.md", "The single agent reads", ["benchmarks/results/planning-verdict.json"]),
     ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
+    ("modules.md", "**An orchestrated team**", ["benchmarks/results/orchestration.md"]),
     ("rewards.md", "The whole chain, three training runs", ["docs/runs/fine-reward.json"]),
     ("writing.md", "> **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
     ("writing.md", "The team is **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
