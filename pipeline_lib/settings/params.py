@@ -13,7 +13,7 @@ from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 from pipeline_lib.settings.rollouts import Rollouts, TransformersRollouts
 from pipeline_lib.settings.sandbox import ProcessSandbox, Sandbox
-from pipeline_lib.settings.train import SeedSettings, TrainSettings
+from pipeline_lib.settings.train import SeedSettings, TrainSettings, unfit_for_tools
 
 
 def _with_environment_defaults(value: Any, info: ValidationInfo) -> Any:
@@ -192,7 +192,7 @@ class Params(Section):
         """Refuse what compares actions with those of other joint actions: a tool may tell what the others wrote."""
         if not isinstance(getattr(self.environment, "tools", None), Tools):
             return self
-        if change := self.train.unfit_for_tools():
+        if change := unfit_for_tools(self.train):
             raise ValueError(
                 "environment.tools: what a tool answers may depend on all that the team writes at that time, so "
                 f"actions cannot be combined anew or sampled beside others; set {change}, or environment.tools to null"

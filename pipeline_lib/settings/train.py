@@ -254,19 +254,20 @@ class TrainSettings(Section):
             )
         return self
 
-    def unfit_for_tools(self) -> str:
-        """Return what has to change if agents call tools within a turn, empty if nothing.
 
-        What a tool answers may depend on all that the team writes at that time, so no action is judged by what others
-        might have done beside it.
-        """
-        changes = {
-            f"train.credit ({self.credit.kind}) to {{kind: aligned}}": self.credit.kind != "aligned",
-            "train.advantage.baseline (counterfactual) to critic": self.advantage.baseline == "counterfactual",
-            f"train.fidelity_every ({self.fidelity_every}) to 0": self.fidelity_every > 0,
-            f"train.overlap ({self.overlap}) to 1": self.overlap > 1,
-        }
-        return next((change for change, needed in changes.items() if needed), "")
+def unfit_for_tools(train: TrainSettings) -> str:
+    """Return what has to change if agents call tools within a turn, empty if nothing.
+
+    What a tool answers may depend on all that the team writes at that time, so no action is judged by what others
+    might have done beside it.
+    """
+    changes = {
+        f"train.credit ({train.credit.kind}) to {{kind: aligned}}": train.credit.kind != "aligned",
+        "train.advantage.baseline (counterfactual) to critic": train.advantage.baseline == "counterfactual",
+        f"train.fidelity_every ({train.fidelity_every}) to 0": train.fidelity_every > 0,
+        f"train.overlap ({train.overlap}) to 1": train.overlap > 1,
+    }
+    return next((change for change, needed in changes.items() if needed), "")
 
 
 class SeedSettings(Section):

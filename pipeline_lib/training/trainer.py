@@ -31,7 +31,7 @@ from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.threads import is_large, threads_for
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
-from pipeline_lib.settings.train import LEARNED, TrainSettings
+from pipeline_lib.settings.train import LEARNED, TrainSettings, unfit_for_tools
 from pipeline_lib.training.ablation import ablate
 from pipeline_lib.training.budget import Budget, most_steps
 from pipeline_lib.training.checkpoint_folders import step_folder
@@ -299,7 +299,7 @@ def _check(
             "train.turn_reward: gain is for environments whose turns are attempts at the same thing; here, set it to "
             "whole"
         )
-    if environment.tool_calls and (change := settings.unfit_for_tools()):
+    if environment.tool_calls and (change := unfit_for_tools(settings)):
         raise TrainingError(f"an environment with tools cannot be trained so: set {change}")
     if sampling.temperature <= 0:
         raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy does not explore")
