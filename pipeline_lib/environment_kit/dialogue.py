@@ -1,14 +1,16 @@
-"""What environments share in which agents talk: the price of a text, and whole dialogues as single turns."""
+"""What environments share in which agents talk: the price of a text, what it measures, whole dialogues as turns."""
 
 from __future__ import annotations
 
 import functools
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_api.environment import Environment, Outcome, Part
+from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.reward import Reward, total
 
 P = TypeVar("P")  # the problem type
 S = TypeVar("S")  # the state type
@@ -30,6 +32,100 @@ def price_of(text: str) -> int:
         (3, 2, 0)
     """
     return len(re.findall(r"\w{1,8}|[^\w\s]", text))
+
+
+def talk_metrics(names: Sequence[str], turns: str, useless: str, most_tokens: int, most_turns: int) -> Metrics:
+    """Return the metrics of a dialogue that `measure_talk` measures.
+
+    Args:
+        names: of all agents that there can be.
+        turns: what ``turns_used`` counts, in words.
+        useless: which share of the messages' tokens is useless, in words.
+        most_tokens: at which count ends.
+        most_turns: of a dialogue.
+    """
+    return {
+        "message_tokens": Metric(
+            "tokens of messages",
+            "marks, and eight letters of a word each, of all messages",
+            better="lower",
+            low=0.0,
+            high=float(most_tokens),
+            over_checkpoints=True,
+        ),
+        "turns_used": Metric("turns", turns, better="lower", low=0.0, high=float(most_turns), over_checkpoints=True),
+        "useless_talk": behaviour("useless talk", useless, better="lower", over_checkpoints=True),
+        **{
+            f"useless_{name}": behaviour(f"useless talk of {name}", f"the same share for {name} alone", better="lower")
+            for name in names
+        },
+    }
+
+
+def measure_talk(
+    names: Sequence[str], tokens: Sequence[int], useless: Sequence[int], turns: int, most_tokens: int
+) -> dict[str, float]:
+    """Return the metrics of `talk_metrics`, given the price of each agent's messages, and of its useless ones."""
+    shares = {f"useless_{name}": idle / max(1, price) for name, idle, price in zip(names, useless, tokens, strict=True)}
+    return {
+        "message_tokens": float(min(most_tokens, sum(tokens))),
+        "turns_used": float(turns),
+        "useless_talk": sum(useless) / max(1, sum(tokens)),
+        **(shares if len(names) > 1 else {}),
+    }
+
+
+class Dialogue(Environment[P, S]):
+    """A dialogue, in which a turn earns what it adds to the reward of the whole episode."""
+
+    def __init__(self, reward: Reward[Any, float], turns: int) -> None:
+        self._reward = reward
+        self.turns = turns
+        least, greatest = reward.bounds
+        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
+        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
+        return self._reward.bounds
+
+    @property
+    def paid_by(self) -> object:
+        """What computes the reward."""
+        return self._reward
+
+    def observe(self, state: S, agent: int) -> str:
+        """Return all that an agent is told."""
+        return "".join(part.text for part in self.parts(state, agent))
+
+    def parts(self, state: S, agent: int) -> Sequence[Part]:
+        """Return the same by what it is."""
+        return self.observed(state, agent, 0)
+
+    def shortened(self, state: S, agent: int, cut: int) -> str | None:
+        """Return the same without what was said in the first ``cut`` turns."""
+        if cut >= len(self.messages(state)):
+            return None
+        return "".join(part.text for part in self.observed(state, agent, cut))
+
+    @abstractmethod
+    def messages(self, state: S) -> Sequence[Sequence[str]]:
+        """Return the messages of each turn by agent, empty for silence."""
+
+    @abstractmethod
+    def observed(self, state: S, agent: int, cut: int) -> list[Part]:
+        """Return the parts of what an agent is told, without the first ``cut`` turns."""
+
+    def transcript(self, state: S, names: Sequence[str], cut: int) -> list[Part]:
+        """Return what was said from the turn ``cut`` on, as at most one part."""
+        lines = [
+            f"{speaker}: {text}\n"
+            for texts in self.messages(state)[cut:]
+            for speaker, text in zip(names, texts, strict=True)
+            if text
+        ]
+        return [Part("dialogue", "".join(lines))] if lines else []
 
 
 class WholeEpisodes(Environment[P, S]):

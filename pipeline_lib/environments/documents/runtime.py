@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.environment import Check, Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environment_kit.dialogue import price_of, words_of
+from pipeline_lib.environment_kit.dialogue import Dialogue, measure_talk, price_of, words_of
 from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.reading import Answer, is_useful, normalised_answer, read_answer, told
 from pipeline_lib.environments.documents.rewards import Talk, make_reward
@@ -51,25 +51,13 @@ class DocumentsState:
     answer: Answer | None = None
 
 
-class DocumentsEnvironment(Environment[DocumentsProblem, DocumentsState]):
+class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):
     """Agents with different documents, or one with all; `task.METRICS` says what is measured."""
 
     def __init__(self, settings: DocumentsSettings) -> None:
         self._single = settings.team == SINGLE
-        self.turns = 1 if self._single else settings.turns
-        self._reward = make_reward(settings.reward, self.turns)
-        least, greatest = self._reward.bounds
-        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
-        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
-
-    @property
-    def episode_bounds(self) -> tuple[float, float]:
-        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
-        return self._reward.bounds
-
-    @property
-    def paid_by(self) -> object:
-        return self._reward
+        turns = 1 if self._single else settings.turns
+        super().__init__(make_reward(settings.reward, turns), turns)
 
     def agents(self, problem: DocumentsProblem) -> tuple[str, ...]:
         return (SINGLE,) if self._single else AGENTS[: problem.agents]
@@ -79,18 +67,10 @@ class DocumentsEnvironment(Environment[DocumentsProblem, DocumentsState]):
         read = frozenset(range(len(problem.facts)) if self._single else problem.held(0))
         return DocumentsState(problem, (), read, (0,) * count, (0,) * count)
 
-    def observe(self, state: DocumentsState, agent: int) -> str:
-        return "".join(part.text for part in self.parts(state, agent))
+    def messages(self, state: DocumentsState) -> Sequence[Sequence[str]]:
+        return state.turns
 
-    def parts(self, state: DocumentsState, agent: int) -> Sequence[Part]:
-        return self._parts(state, agent, 0)
-
-    def shortened(self, state: DocumentsState, agent: int, cut: int) -> str | None:
-        if cut >= len(state.turns):
-            return None
-        return "".join(part.text for part in self._parts(state, agent, cut))
-
-    def _parts(self, state: DocumentsState, agent: int, cut: int) -> list[Part]:
+    def observed(self, state: DocumentsState, agent: int, cut: int) -> list[Part]:
         problem, names = state.problem, self.agents(state.problem)
         name, number = names[agent], len(state.turns) + 1
         documents = problem.documents(range(problem.agents) if self._single else (agent,))
@@ -100,17 +80,11 @@ class DocumentsEnvironment(Environment[DocumentsProblem, DocumentsState]):
             else "\n".join(f" {fact.label}: {fact.text}" for fact in facts)
             for facts in documents
         ]
-        said = [
-            f"{speaker}: {text}\n"
-            for messages in state.turns[cut:]
-            for speaker, text in zip(names, messages, strict=True)
-            if text
-        ]
         return [
             *(_rules(problem, name, len(names)) if problem.plain else ()),
             Part("documents", "\n".join([f"{name} knows", *lines, ""])),
             *([Part("question", f"question: {problem.question}\n")] if agent == 0 else ()),
-            *([Part("dialogue", "".join(said))] if said else ()),
+            *self.transcript(state, names, cut),
             Part("", f"turn {number}\n{name}:"),
         ]
 
@@ -188,14 +162,7 @@ def measure(state: DocumentsState, names: Sequence[str]) -> dict[str, float]:
         "contradicted": answer.contradicted / named if answer else 0.0,
         "invented": answer.invented / named if answer else 0.0,
         "not_read": answer.unread / named if answer else 0.0,
-        "message_tokens": float(min(MOST_TOKENS, sum(state.tokens))),
-        "turns_used": float(len(state.turns)),
-        "useless_talk": sum(state.useless) / max(1, sum(state.tokens)),
-        **{
-            f"useless_{name}": idle / max(1, price)
-            for name, idle, price in zip(names, state.useless, state.tokens, strict=True)
-            if name != SINGLE
-        },
+        **measure_talk(names, state.tokens, state.useless, len(state.turns), MOST_TOKENS),
     }
 
 

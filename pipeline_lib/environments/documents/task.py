@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_kit.dialogue import talk_metrics
 from pipeline_lib.environments.documents.demonstrations import demonstrate
 from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.published import read_dataset
@@ -54,27 +55,13 @@ METRICS = {
     "not_read": behaviour(
         "support that was not read", "share of the named facts that are true and unknown to the asker", better="lower"
     ),
-    "message_tokens": Metric(
-        "tokens of messages",
-        "marks, and eight letters of a word each, of all messages",
-        better="lower",
-        low=0.0,
-        high=float(MOST_TOKENS),
-        over_checkpoints=True,
+    **talk_metrics(
+        AGENTS,
+        turns="turns until the answer",
+        useless="share of the messages' tokens with which nobody told, or asked for, a fact that was still needed",
+        most_tokens=MOST_TOKENS,
+        most_turns=MOST_TURNS,
     ),
-    "turns_used": Metric(
-        "turns", "turns until the answer", better="lower", low=0.0, high=float(MOST_TURNS), over_checkpoints=True
-    ),
-    "useless_talk": behaviour(
-        "useless talk",
-        "share of the messages' tokens with which nobody told, or asked for, a fact that was still needed",
-        better="lower",
-        over_checkpoints=True,
-    ),
-    **{
-        f"useless_{name}": behaviour(f"useless talk of {name}", f"the same share for {name} alone", better="lower")
-        for name in AGENTS
-    },
 }
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.environment import Check, Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environment_kit.dialogue import price_of, words_of
+from pipeline_lib.environment_kit.dialogue import Dialogue, measure_talk, price_of, words_of
 from pipeline_lib.environments.planning.problem import AGENTS, PLANS, PRICES, SINGLE, Plan, PlanningProblem
 from pipeline_lib.environments.planning.rewards import Talk, make_reward
 from pipeline_lib.environments.planning.settings import MOST_TOKENS, PlanningSettings
@@ -74,26 +74,14 @@ class PlanningState:
         return {word for turn in self.turns for word in words_of(turn[agent]).split()}
 
 
-class PlanningEnvironment(Environment[PlanningProblem, PlanningState]):
+class PlanningEnvironment(Dialogue[PlanningProblem, PlanningState]):
     """Two agents with their constraints, or one with those of both; `task.METRICS` says what is measured."""
 
     def __init__(self, settings: PlanningSettings) -> None:
         self._single = settings.team == SINGLE
         self._agents = (SINGLE,) if self._single else AGENTS
-        self.turns = 1 if self._single else settings.turns
-        self._reward = make_reward(settings.reward, self.turns)
-        least, greatest = self._reward.bounds
-        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
-        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
-
-    @property
-    def episode_bounds(self) -> tuple[float, float]:
-        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
-        return self._reward.bounds
-
-    @property
-    def paid_by(self) -> object:
-        return self._reward
+        turns = 1 if self._single else settings.turns
+        super().__init__(make_reward(settings.reward, turns), turns)
 
     def agents(self, problem: PlanningProblem) -> tuple[str, ...]:
         return self._agents
@@ -105,32 +93,18 @@ class PlanningEnvironment(Environment[PlanningProblem, PlanningState]):
         count = len(self._agents)
         return PlanningState(problem, (), (None,) * count, (0,) * count, (0,) * count)
 
-    def observe(self, state: PlanningState, agent: int) -> str:
-        return "".join(part.text for part in self.parts(state, agent))
+    def messages(self, state: PlanningState) -> Sequence[Sequence[str]]:
+        return state.turns
 
-    def parts(self, state: PlanningState, agent: int) -> Sequence[Part]:
-        return self._parts(state, agent, 0)
-
-    def shortened(self, state: PlanningState, agent: int, cut: int) -> str | None:
-        if cut >= len(state.turns):
-            return None
-        return "".join(part.text for part in self._parts(state, agent, cut))
-
-    def _parts(self, state: PlanningState, agent: int, cut: int) -> list[Part]:
+    def observed(self, state: PlanningState, agent: int, cut: int) -> list[Part]:
         name, problem = self._agents[agent], state.problem
         price = _PRICE if problem.budgets else ""
         rules = (_RULES_ALONE if self._single else _RULES).format(name=name, other=AGENTS[1 - agent], price=price)
         told = [_constraints(problem, known) for known in (range(len(AGENTS)) if self._single else (agent,))]
-        said = [
-            f"{speaker}: {text}\n"
-            for texts in state.turns[cut:]
-            for speaker, text in zip(self._agents, texts, strict=True)
-            if text
-        ]
         return [
             *([Part("rules", rules)] if problem.plain else ()),
             Part("constraints", "".join(told)),
-            *([Part("dialogue", "".join(said))] if said else ()),
+            *self.transcript(state, self._agents, cut),
             Part("", f"turn {len(state.turns) + 1}\n{name}:"),
         ]
 
@@ -197,14 +171,7 @@ def measure(state: PlanningState, names: Sequence[str]) -> dict[str, float]:
         "constraints": share,
         "agreed": float(state.plan is not None),
         "differed": float(None not in state.agreed and state.plan is None),
-        "message_tokens": float(min(MOST_TOKENS, sum(state.tokens))),
-        "turns_used": float(len(state.turns)),
-        "useless_talk": sum(state.useless) / max(1, sum(state.tokens)),
-        **{
-            f"useless_{name}": idle / max(1, price)
-            for name, idle, price in zip(names, state.useless, state.tokens, strict=True)
-            if name != SINGLE
-        },
+        **measure_talk(names, state.tokens, state.useless, len(state.turns), MOST_TOKENS),
     }
 
 

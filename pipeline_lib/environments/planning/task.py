@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_kit.dialogue import talk_metrics
 from pipeline_lib.environments.planning.demonstrations import demonstrate
 from pipeline_lib.environments.planning.problem import AGENTS, SINGLE, PlanningProblem, generate
 from pipeline_lib.environments.planning.rewards import TERMS
@@ -29,32 +30,14 @@ METRICS = {
     ),
     "agreed": behaviour("agreements", "both agents agree to the same plan, good or bad", over_checkpoints=True),
     "differed": behaviour("different agreements", "the agents agree to different plans", better="lower"),
-    "message_tokens": Metric(
-        "tokens of messages",
-        "marks, and eight letters of a word each, of all messages",
-        better="lower",
-        low=0.0,
-        high=float(MOST_TOKENS),
-        over_checkpoints=True,
+    **talk_metrics(
+        AGENTS,
+        turns="turns until both have agreed",
+        useless="share of the messages' tokens that do not tell, for the first time, a day or place that suits who "
+        "says it",
+        most_tokens=MOST_TOKENS,
+        most_turns=MOST_TURNS,
     ),
-    "turns_used": Metric(
-        "turns",
-        "turns until both have agreed",
-        better="lower",
-        low=0.0,
-        high=float(MOST_TURNS),
-        over_checkpoints=True,
-    ),
-    "useless_talk": behaviour(
-        "useless talk",
-        "share of the messages' tokens that do not tell, for the first time, a day or place that suits who says it",
-        better="lower",
-        over_checkpoints=True,
-    ),
-    **{
-        f"useless_{name}": behaviour(f"useless talk of {name}", f"the same share for {name} alone", better="lower")
-        for name in AGENTS
-    },
 }
 
 
