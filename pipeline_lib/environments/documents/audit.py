@@ -73,6 +73,9 @@ class DocumentsExaminer(ScriptedExaminer):
         if problem.path and agents[1:]:
             found["relay"] = "working", _dialogue(environment, problem, whole=True)
             found["by_hop"] = "working", _dialogue(environment, problem, whole=False)
+        if environment.played.tool_calls:
+            looked = [f"find {problem.facts[problem.held(agent)[0]].title}" for agent in agents]
+            found["looks_up_and_says_nothing"] = "degenerate", [_lines(text, turns) for text in looked]
         return found
 
 

@@ -4,19 +4,31 @@ Whole dialogues are played, in which the asker asks hop by hop: one way of askin
 The mistakes are an answer before the support is read, or with another support, a wrong question, silence, and useless
 talk.  Of holders mostly turns in which they speak are shown: to look a fact up is hard to learn, and silence is not.
 Reinforcement learning has to find out who should speak when, and when to stop.
+
+With the tool agents look up what they tell of their own documents, and what leads to their question; a further mistake
+is to look up any name.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environment_api.tools import ToolCall
 from pipeline_lib.environments.documents.problem import SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
-from pipeline_lib.environments.documents.scripts import asker_says, holder_says, question, right_answer
+from pipeline_lib.environments.documents.scripts import (
+    asker_says,
+    holder_says,
+    hops_read,
+    looks_up,
+    question,
+    right_answer,
+)
 from pipeline_lib.environments.documents.settings import DocumentsSettings, GeneratedWorlds
 from pipeline_lib.environments.documents.world import ENTITIES, KINDS, RELATIONS, draw_problem
+from pipeline_lib.settings.environment import Tools
 from pipeline_lib.storage import digest
 
 #: Share of the questions that are demonstrated by one agent with all documents.
@@ -32,8 +44,12 @@ MISTAKES = {"early": 0.2, "wrong question": 0.5, "silence": 0.3}
 OTHERS = 512
 
 
-def demonstrate(problems: Sequence[DocumentsProblem], count: int, mistakes: float, seed: int) -> list[Demonstration]:
+def demonstrate(
+    problems: Sequence[DocumentsProblem], count: int, mistakes: float, seed: int, tools: Tools | None = None
+) -> list[Demonstration]:
     """Return demonstrations, as `Task.demonstrate`; published documents are replaced by generated worlds.
+
+    With the limits of a tool, all are of agents who have it.
 
     Raises:
         ValueError: there are no problems.
@@ -43,8 +59,9 @@ def demonstrate(problems: Sequence[DocumentsProblem], count: int, mistakes: floa
     rng = random.Random(digest(["documents", seed]))
     if not all(problem.path for problem in problems):
         settings = GeneratedWorlds(agents=problems[0].agents, prompt="plain")
-        problems = [draw_problem(settings, rng.choice(settings.hops), rng) for _ in range(OTHERS)]
-    team, alone = (DocumentsEnvironment(DocumentsSettings(team=name)) for name in ("team", SINGLE))
+        hops = [each for each in settings.hops if tools is None or each <= tools.calls]
+        problems = [draw_problem(settings, rng.choice(hops), rng) for _ in range(OTHERS)]
+    team, alone = (DocumentsEnvironment(DocumentsSettings(team=name, tools=tools)) for name in ("team", SINGLE))
     shown: list[Demonstration] = []
     while len(shown) < count:
         problem = rng.choice(problems)
@@ -56,55 +73,91 @@ def _alone(
     environment: DocumentsEnvironment, problem: DocumentsProblem, mistakes: float, rng: random.Random
 ) -> list[Demonstration]:
     state = environment.start(problem)
-    action = _wrong_answer(problem, state.read, rng) if rng.random() < mistakes else right_answer(problem)
-    return [Demonstration(environment.observe(state, 0), _spaced(action))]
+    wrong = rng.random() < mistakes
+    action = _wrong_answer(environment, state, rng) if wrong else right_answer(problem)
+    return _written(environment, state, 0, action, mistakes, rng)
 
 
 def _team(
     environment: DocumentsEnvironment, problem: DocumentsProblem, mistakes: float, rng: random.Random
 ) -> list[Demonstration]:
-    """Return an action of the asker and one of another agent, each from a random turn of a dialogue."""
+    """Return what the asker writes in a random turn of a dialogue, and what another agent does in one."""
     state, agents = environment.start(problem), len(environment.agents(problem))
-    turns: list[list[Demonstration]] = []
+    turns: list[list[list[Demonstration]]] = []
     done = False
     while not done:
-        actions = [_asked(state, mistakes, rng), *(_held(state, a, mistakes, rng) for a in range(1, agents))]
-        seen = [environment.observe(state, agent) for agent in range(agents)]
-        turns.append([Demonstration(text, _spaced(each)) for text, each in zip(seen, actions, strict=True)])
+        holders = range(1, agents)
+        actions = [
+            _asked(environment, state, mistakes, rng),
+            *(_held(environment, state, each, mistakes, rng) for each in holders),
+        ]
+        turns.append([_written(environment, state, a, text, mistakes, rng) for a, text in enumerate(actions)])
         [outcome] = environment.step([state], [actions])
         state, done = outcome.state, outcome.done
     holder = rng.randrange(1, agents)
-    spoken = [turn[holder] for turn in turns if turn[holder].action]
+    spoken = [turn[holder] for turn in turns if turn[holder][-1].action]
     held = spoken if spoken and rng.random() < SPOKEN else [turn[holder] for turn in turns]
-    return [rng.choice(turns)[0], rng.choice(held)]
+    return [*rng.choice(turns)[0], *rng.choice(held)]
 
 
-def _asked(state: DocumentsState, mistakes: float, rng: random.Random) -> str:
+def _written(
+    environment: DocumentsEnvironment,
+    state: DocumentsState,
+    agent: int,
+    action: str,
+    mistakes: float,
+    rng: random.Random,
+) -> list[Demonstration]:
+    """Return the texts of an agent in a turn: the names that it looks up, if there is a tool, and what it says."""
+    problem, seen, most = state.problem, environment.observe(state, agent), environment.tool_calls
+    calls: list[tuple[str, str]] = []
+    found: list[Demonstration] = []
+    if most:
+        own = environment.own(problem, agent)
+        leads = problem.support[: hops_read(problem, state.read)] if agent == 0 and "?" in action else ()
+        names = looks_up(problem, own, action, leads)[:most]
+        if len(names) < most and rng.random() < mistakes:
+            names.insert(0, rng.choice([rng.choice([*KINDS]), problem.facts[rng.choice(own)].title]))
+        for name in names:
+            text = f" find {name}"
+            found.append(Demonstration(seen, text, calls=tuple(calls), tool_tokens=environment.tool_tokens))
+            others = len(environment.agents(problem)) - agent - 1
+            [result] = environment.use_tools([ToolCall(state, agent, ("",) * agent + (text,) + ("",) * others)])
+            calls.append((text, result.text or ""))
+    return [*found, Demonstration(seen, _spaced(action), calls=tuple(calls), tool_tokens=environment.tool_tokens)]
+
+
+def _asked(environment: DocumentsEnvironment, state: DocumentsState, mistakes: float, rng: random.Random) -> str:
     said = asker_says(state, whole=False)
     if rng.random() >= mistakes:
         return said
     mistake = rng.choices(list(MISTAKES), list(MISTAKES.values()))[0]
     if mistake == "early" or "answer" in said:
-        return _wrong_answer(state.problem, state.read, rng)
+        return _wrong_answer(environment, state, rng)
     if mistake == "wrong question":
         who = question(state.problem, state.read, whole=False).split()[0]
         return f"{who} {rng.choice([*RELATIONS[KINDS[who]]])}?"
     return ""
 
 
-def _held(state: DocumentsState, agent: int, mistakes: float, rng: random.Random) -> str:
+def _held(
+    environment: DocumentsEnvironment, state: DocumentsState, agent: int, mistakes: float, rng: random.Random
+) -> str:
     """Return what a holder says; its mistake is to tell anything that it knows, or to keep silent."""
     said = holder_says(state, agent)
     if rng.random() >= mistakes:
         return said
     own = state.problem.held(agent)
-    return "" if said and rng.random() < 0.5 else _listed(state.problem, rng.sample(own, len(own)))
+    if said and rng.random() < 0.5:
+        return ""
+    return _listed(state.problem, rng.sample(own, len(own))[: environment.tool_calls or None])
 
 
-def _wrong_answer(problem: DocumentsProblem, read: Set[int], rng: random.Random) -> str:
+def _wrong_answer(environment: DocumentsEnvironment, state: DocumentsState, rng: random.Random) -> str:
     """Return an answer of the right kind, mostly a wrong one, with any facts as support."""
+    problem, read = state.problem, state.read
     given = rng.choice([problem.answer, rng.choice(ENTITIES[KINDS[problem.answer]])])
-    named = rng.sample(sorted(read), rng.randint(0, min(5, len(read))))
+    named = rng.sample(sorted(read), rng.randint(0, min(5, len(read))))[: environment.tool_calls or None]
     return "; ".join([*filter(None, [_listed(problem, named)]), f"answer {given}"])
 
 

@@ -90,10 +90,10 @@ class DocumentsProblem:
             return {}
         return {key_of(fact.label): number for number, fact in enumerate(self.facts)}
 
-    def documents(self, agents: Collection[int]) -> list[list[Fact]]:
-        """Return the documents of some agents, each as its facts."""
-        dealt = [fact for fact in self.facts if fact.holder in agents]
-        return [list(facts) for _, facts in itertools.groupby(dealt, key=lambda fact: fact.title)]
+    def documents(self, numbers: Collection[int]) -> list[list[Fact]]:
+        """Return the documents that some facts stand in, each as those of its facts."""
+        facts = [self.facts[number] for number in sorted(numbers)]
+        return [list(own) for _, own in itertools.groupby(facts, key=lambda fact: fact.title)]
 
 
 def key_of(statement: str) -> Key:

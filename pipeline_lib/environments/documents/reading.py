@@ -4,6 +4,8 @@ An answer is the labels of the facts that prove it, the word ``answer`` and the 
 ``anna boss carl; carl home rome; answer rome``.  Each of these statements is *supported* if it is a fact that the asker
 has read, in its own documents or in a message; *unread* if it is a fact that it has not read; *contradicted* if the
 documents tell another value; else *invented*.
+
+A text whose last statement is ``find anna`` looks anna up.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from pipeline_lib.environment_kit.dialogue import words_of
-from pipeline_lib.environments.documents.problem import DocumentsProblem, key_of
+from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact, key_of
 
 _ANSWER = re.compile(r"\s*answer\b[\s:]*", re.IGNORECASE)
 
@@ -106,6 +108,21 @@ def told(problem: DocumentsProblem, message: str) -> set[int]:
             found |= names[name]
             said = said if problem.path else said.replace(name, " ; ")
     return found
+
+
+def looked_up(text: str) -> str:
+    """Return the words that a text looks up: those after ``find`` in its last statement; empty if it does not.
+
+    Statements end with a semicolon or a line; one without words is none.
+    """
+    statements = [words for statement in re.split(r"[;\n]", text) if (words := words_of(statement))]
+    verb, _, name = (statements or [""])[-1].partition(" ")
+    return name if verb == "find" else ""
+
+
+def is_about(fact: Fact, name: str) -> bool:
+    """Return whether the words of a name stand, in this order, in a fact's sentence or label."""
+    return any(_apart(name) in _apart(text) for text in (fact.text, fact.label))
 
 
 def _apart(text: str) -> str:

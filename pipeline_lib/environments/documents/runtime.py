@@ -2,18 +2,29 @@
 
 Everybody reads every message.  What a turn earns is what it adds to the reward of the whole episode.  Nothing is
 random, no program is run, and no model is used.
+
+With a tool, agents are shown the titles of their own documents only, and look up what these say before they speak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline_lib.environment_api.environment import Check, Exhibit, Outcome, Part
 from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environment_kit.dialogue import Dialogue, measure_talk, price_of, words_of
 from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem
-from pipeline_lib.environments.documents.reading import Answer, is_useful, normalised_answer, read_answer, told
+from pipeline_lib.environments.documents.reading import (
+    Answer,
+    is_about,
+    is_useful,
+    looked_up,
+    normalised_answer,
+    read_answer,
+    told,
+)
 from pipeline_lib.environments.documents.rewards import Talk, make_reward
 from pipeline_lib.environments.documents.settings import MOST_TOKENS, DocumentsSettings
 
@@ -26,6 +37,10 @@ _ANSWERING = (
     "To answer, write the {labels} that prove it, and then the answer, with semicolons between them, for example: "
     "{example}\n"
 )
+_FINDING = (
+    "Of your documents you see the titles. To read what they say about {example}, end your text with: find {example}. "
+    "Then write again.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,7 @@ class DocumentsState:
     Attributes:
         problem: the question and its documents.
         turns: the messages of each turn by agent, empty for silence.
-        read: numbers of the facts that the asker has read.
+        read: numbers of the facts that the asker has read; those of its own documents count, looked up or not.
         tokens: price of each agent's messages.
         useless: price of those of each agent's messages that were of no use.
         earned: reward terms of the episode so far.
@@ -58,14 +73,19 @@ class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):
         self._single = settings.team == SINGLE
         turns = 1 if self._single else settings.turns
         super().__init__(make_reward(settings.reward, turns), turns)
+        if settings.tools is not None:
+            self.tool_calls, self.tool_tokens = settings.tools.calls, settings.tools.tokens
 
     def agents(self, problem: DocumentsProblem) -> tuple[str, ...]:
         return (SINGLE,) if self._single else AGENTS[: problem.agents]
 
     def start(self, problem: DocumentsProblem, seed: int = 0) -> DocumentsState:
         count = len(self.agents(problem))
-        read = frozenset(range(len(problem.facts)) if self._single else problem.held(0))
-        return DocumentsState(problem, (), read, (0,) * count, (0,) * count)
+        return DocumentsState(problem, (), frozenset(self.own(problem, 0)), (0,) * count, (0,) * count)
+
+    def own(self, problem: DocumentsProblem, agent: int) -> Sequence[int]:
+        """Return the numbers of the facts in an agent's documents."""
+        return range(len(problem.facts)) if self._single else problem.held(agent)
 
     def messages(self, state: DocumentsState) -> Sequence[Sequence[str]]:
         return state.turns
@@ -73,20 +93,30 @@ class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):
     def observed(self, state: DocumentsState, agent: int, cut: int) -> list[Part]:
         problem, names = state.problem, self.agents(state.problem)
         name, number = names[agent], len(state.turns) + 1
-        documents = problem.documents(range(problem.agents) if self._single else (agent,))
-        lines = [
-            f" {'; '.join(fact.text for fact in facts)}"
-            if problem.path
-            else "\n".join(f" {fact.label}: {fact.text}" for fact in facts)
-            for facts in documents
-        ]
+        own = self.own(problem, agent)
+        if self.tool_calls:
+            documents = f"{name} can find {'; '.join(facts[0].title for facts in problem.documents(own))}\n"
+        else:
+            documents = "\n".join([f"{name} knows", *_lines(problem, own), ""])
         return [
-            *(_rules(problem, name, len(names)) if problem.plain else ()),
-            Part("documents", "\n".join([f"{name} knows", *lines, ""])),
+            *(_rules(problem, name, len(names), self.tool_calls > 0) if problem.plain else ()),
+            Part("documents", documents),
             *([Part("question", f"question: {problem.question}\n")] if agent == 0 else ()),
             *self.transcript(state, names, cut),
             Part("", f"turn {number}\n{name}:"),
         ]
+
+    def use_tools(self, calls: Sequence[ToolCall[DocumentsState]]) -> list[ToolResult]:
+        """Let agents look names up, each in its own documents."""
+        return [self._find(call) for call in calls]
+
+    def _find(self, call: ToolCall[DocumentsState]) -> ToolResult:
+        problem = call.state.problem
+        name, agent = looked_up(call.text), self.agents(problem)[call.agent]
+        if not name:
+            return ToolResult()
+        found = [number for number in self.own(problem, call.agent) if is_about(problem.facts[number], name)]
+        return ToolResult("\n".join(["", f"{agent} finds", *(_lines(problem, found) or [" nothing"]), f"{agent}:"]))
 
     def step(
         self, states: Sequence[DocumentsState], joint_actions: Sequence[Sequence[str]]
@@ -166,7 +196,15 @@ def measure(state: DocumentsState, names: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _rules(problem: DocumentsProblem, name: str, count: int) -> list[Part]:
+def _lines(problem: DocumentsProblem, numbers: Collection[int]) -> list[str]:
+    """Return facts as agents read them: in generated worlds a line for each document, else for each sentence."""
+    documents = problem.documents(numbers)
+    if problem.path:
+        return [f" {'; '.join(fact.text for fact in facts)}" for facts in documents]
+    return [f" {fact.label}: {fact.text}" for facts in documents for fact in facts]
+
+
+def _rules(problem: DocumentsProblem, name: str, count: int, finds: bool) -> list[Part]:
     rules = _RULES.format(name=name, count=count, asker=ASKER) if count > 1 else ""
     if name in (ASKER, SINGLE):
         labels, example = "titles and numbers of the sentences", "Eiffel Tower 1; Gustave Eiffel 2; answer Paris"
@@ -174,4 +212,6 @@ def _rules(problem: DocumentsProblem, name: str, count: int) -> list[Part]:
             labels, example = "facts", "anna boss carl; carl home rome; answer rome"
             rules += "A fact is who, a relation, and a value: anna boss carl says that the boss of anna is carl.\n"
         rules += _ANSWERING.format(labels=labels, example=example)
+    if finds:
+        rules += _FINDING.format(example="anna" if problem.path else "Eiffel Tower")
     return [Part("rules", rules)]

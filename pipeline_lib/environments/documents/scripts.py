@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Collection, Set
 
 from pipeline_lib.environment_kit.dialogue import words_of
 from pipeline_lib.environments.documents.problem import DocumentsProblem
@@ -27,6 +27,13 @@ def question(problem: DocumentsProblem, read: Set[int], whole: bool) -> str:
 def hops_read(problem: DocumentsProblem, read: Set[int]) -> int:
     """Return how many facts from the beginning of the support are among those that were ``read``."""
     return next((hop for hop, number in enumerate(problem.support) if number not in read), len(problem.support))
+
+
+def looks_up(problem: DocumentsProblem, own: Collection[int], said: str, leads: Collection[int] = ()) -> list[str]:
+    """Return the titles of the ``own`` facts that a text tells, or that lead to it, in the order of the support."""
+    needed = {*own} & {*told(problem, said), *leads}
+    ordered = [*(number for number in problem.support if number in needed), *sorted(needed - {*problem.support})]
+    return list(dict.fromkeys(problem.facts[number].title for number in ordered))
 
 
 def asker_says(state: DocumentsState, whole: bool) -> str:

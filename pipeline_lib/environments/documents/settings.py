@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
+from pipeline_lib.settings.environment import CustomReward, EnvironmentSection, Tools
 from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, PublishedProblems, SplitSizes
 
 #: Most tokens and turns of an episode that are counted.
@@ -43,6 +43,13 @@ class DocumentsSettings(EnvironmentSection):
     )
     turns: int = Field(
         6, ge=2, le=MOST_TURNS, description="most turns of an episode, which ends with the asker's answer"
+    )
+    tools: Tools | None = Field(
+        None,
+        description=(
+            "limits of a tool: agents are shown the titles of their documents, and look up what these say before they "
+            "speak (docs/documents.md); null: they are shown the documents"
+        ),
     )
     reward: DocumentsReward = SoundDocumentsReward()
 

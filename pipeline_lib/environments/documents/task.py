@@ -97,6 +97,21 @@ class DocumentsTask(Task):
     ) -> Sequence[Demonstration]:
         return demonstrate(problems, count, mistakes, seed)
 
+    def has_later_turns(self, params: Any) -> bool:
+        tools = getattr(params.environment, "tools", None)  # identities also ask about settings of another kind
+        return tools is not None and params.policy.warm_start is not None
+
+    def demonstrate_later(
+        self,
+        problems: Sequence[DocumentsProblem],
+        count: int,
+        mistakes: float,
+        seed: int,
+        settings: DocumentsSettings,
+        executor: Callable[[], Any],
+    ) -> Sequence[Demonstration]:
+        return demonstrate(problems, count, mistakes, seed, settings.tools)
+
     def make(self, settings: DocumentsSettings, executor: Callable[[], Any]) -> DocumentsEnvironment:
         return DocumentsEnvironment(settings)
 
@@ -113,8 +128,15 @@ class DocumentsTask(Task):
         return (SINGLE,) if params.environment.team == SINGLE else AGENTS[: params.problems.agents]
 
     def check(self, params: Any) -> None:
-        if params.problems.kind == "worlds":
-            check_steps(params)
+        if params.problems.kind != "worlds":
+            return
+        check_steps(params)
+        tools, hops = params.environment.tools, max(params.problems.hops)
+        if tools is not None and tools.calls < hops:
+            raise ValueError(
+                f"environment.tools.calls ({tools.calls}) is fewer than the facts that may have to be looked up for an "
+                f"answer; set it to {hops}, or problems.hops to at most {tools.calls}"
+            )
 
     def terms(self, settings: DocumentsSettings) -> Mapping[str, str]:
         return TERMS if settings.reward.kind == "sound" else {}

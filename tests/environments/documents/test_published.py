@@ -64,7 +64,7 @@ def test_all_published_forms_are_dealt_out_so_that_nobody_has_all_that_is_needed
         wanted = {f"Film {number} 2", f"Ann {number} 1"}
         assert {problem.facts[each].label for each in problem.support} == wanted
         assert len({problem.facts[each].holder for each in problem.support}) == 2
-        dealt = [len(problem.documents([agent])) for agent in range(agents)]
+        dealt = [len(problem.documents(problem.held(agent))) for agent in range(agents)]
         assert sum(dealt) == 5 and max(dealt) - min(dealt) <= 1
         assert problem == type(problem).from_json(json.loads(json.dumps(problem.to_json())))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
@@ -20,10 +21,11 @@ from pipeline_lib.training.trainer import train
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.parametrize("preset", ["documents", "documents-tools"])
 @pytest.mark.parametrize("team", ["team", "single"])
-def test_the_preset_trains_teams_and_single_agents(tmp_path: Path, team: str) -> None:
+def test_the_preset_trains_teams_and_single_agents(tmp_path: Path, preset: str, team: str) -> None:
     (tmp_path / "params.yaml").write_text(
-        f"environment: {{preset: documents, team: {team}}}\n"
+        f"environment: {{preset: {preset}, team: {team}}}\n"
         "problems: {sizes: {train: 24, validation: 4, test: 4}}\n"
         "policy: {warm_start: {steps: 8, batch: 8}}\n"
         "train: {steps: 2, problems_per_step: 2, group_size: 4, checkpoint_every: 2}\n"
@@ -31,7 +33,7 @@ def test_the_preset_trains_teams_and_single_agents(tmp_path: Path, team: str) ->
     params = load_params(tmp_path / "params.yaml", ROOT / "conf")
     problems = tmp_path / "problems"
     prepare(params.environment.kind, params.problems, problems)
-    build_base(params.policy, problems, tmp_path / "base")
+    build_base(params.policy, problems, tmp_path / "base", later=later_turns(params))
     held_out = load_split(problems, "validation")
     sampling = Sampling(max_new_tokens=6)
     with (

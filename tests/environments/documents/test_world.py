@@ -39,7 +39,7 @@ def test_the_support_is_needed_whole_and_in_the_order_of_the_hops() -> None:
 def test_documents_are_dealt_out_whole_and_equally() -> None:
     for problem in questions(4)["test"]:
         for agent in range(4):
-            dealt = problem.documents([agent])
+            dealt = problem.documents(problem.held(agent))
             assert [len(document) for document in dealt] == [2, 2]
             assert all(len({fact.text.split()[0] for fact in document}) == 1 for document in dealt)
         assert problem == DocumentsProblem.from_json(problem.to_json())
