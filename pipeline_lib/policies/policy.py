@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import torch
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Stands for the model's own message in a chat template; templates change no such text.
 _ANSWER = "ANSWER"
+#: Characters of a text that are encoded at least to cut it; half of them are more than any token has.
+_BEGINNING = 1024
 
 
 class PolicyError(ValueError):
@@ -83,12 +85,8 @@ class Policy:
             most: number of tokens that are kept of it, > 0, without those of the chat template; None keeps all.
         """
         tokenizer: Any = self.tokenizer
-        encode = partial(tokenizer, add_special_tokens=False)
-        ids = encode(result)["input_ids"]
-        if most is not None and len(ids) > most:
-            result = self.decode(ids[:most])
-            while len(encode(result)["input_ids"]) > most:  # the beginning of a text may be encoded in another way
-                result = result[:-1]
+        if most is not None:
+            result = self._shortened(result, most)
         if self.chat:
             turns = [("user", "x"), ("assistant", _ANSWER), ("user", result)]
             whole = str(
@@ -103,7 +101,27 @@ class Policy:
             if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
                 end, rest = str(tokenizer.decode([action[-1]])), result.lstrip()
                 result = rest.removeprefix(end) if rest.startswith(end) else result
-        return tuple(int(i) for i in encode(result)["input_ids"])
+        return tuple(int(i) for i in tokenizer(result, add_special_tokens=False)["input_ids"])
+
+    def _shortened(self, text: str, most: int) -> str:
+        """Return the beginning of a text that has at most so many tokens.
+
+        Of a long text only a beginning is encoded.  Its end, within a word, may be encoded in another way than in the
+        whole text, so what is kept must lie in its first half: no token is as long as the second.
+        """
+        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False)
+        size = max(_BEGINNING, 8 * most)
+        while True:
+            ids = encode(text[:size])["input_ids"]
+            kept = self.decode(ids[:most])
+            if size >= len(text) or (len(ids) > most and 2 * len(kept) <= size):
+                break
+            size *= 2
+        if len(ids) <= most:
+            return text
+        while len(encode(kept)["input_ids"]) > most:  # it may be encoded in another way than within the text
+            kept = kept[:-1]
+        return kept
 
     def decode(self, ids: tuple[int, ...] | list[int]) -> str:
         """Return the text of sampled ids without special tokens and without cleaning up spaces."""

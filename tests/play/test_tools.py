@@ -1,6 +1,7 @@
 """Tools within a turn: who is asked again with what, what is trained of it, and what happens where a tool fails."""
 
 import io
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -392,6 +394,61 @@ class TestTheChatTemplate:
         user, model = (policy.tokenizer.convert_tokens_to_ids(f"<|{role}|>") for role in ("user", "assistant"))
         found = policy.encode_result(ids_of("left 3"), "1 2 3 4 5", 3)
         assert found == (END, user, *ids_of("1 2 3"), END, model)
+
+
+class TestALongResult:
+    """Of a result that is cut only the beginning is encoded, and what is kept is what would be kept of the whole."""
+
+    class Noting:
+        def __init__(self, inner: PreTrainedTokenizerFast) -> None:
+            self.inner, self.sizes = inner, list[int]()
+
+        def __call__(self, text: str, **options: Any) -> Any:
+            self.sizes.append(len(text))
+            return self.inner(text, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    @pytest.fixture
+    def noting(self) -> Noting:
+        corpus = [
+            "assert main([1, 2]) == 4: got 6, expected 4\n" + " " * 40,
+            "aaaa" * 9,
+            "def main(xs):\n    return xs\n",
+        ]
+        return self.Noting(train_tokenizer(corpus * 3, 320, 64))
+
+    @staticmethod
+    def whole(tokenizer: Any, text: str, most: int) -> tuple[int, ...]:
+        """Return what is kept if all of a text is encoded."""
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        while len(ids) > most:
+            text = tokenizer.decode(ids[:most], clean_up_tokenization_spaces=False)
+            while len(ids := tokenizer(text, add_special_tokens=False)["input_ids"]) > most:
+                text = text[:-1]
+        return tuple(ids)
+
+    def test_the_same_is_kept(self, noting: Noting) -> None:
+        rng = random.Random(0)
+        policy = Policy("one", make_team(("one",)).policies["one"].model, noting)  # type: ignore[arg-type]
+        pieces = ["got 6, ", "\n", " " * 50, "a" * 70, "main", "\N{SNOWMAN}", "\N{GRINNING FACE}", "=", "4", "x" * 30]
+        cut = 0
+        for _ in range(400):
+            text = "".join(rng.choice(pieces) * rng.choice([1, 9, 200]) for _ in range(rng.randrange(8)))
+            most = rng.choice([1, 2, 7, 8, 64])
+            noting.sizes.clear()
+            found = policy.encode_result((), text, most)
+            cut += 0 < noting.sizes[0] < len(text)
+            assert found == self.whole(noting.inner, text, most)
+        assert cut > 100
+
+    def test_the_rest_of_it_is_not_read(self, noting: Noting) -> None:
+        policy = Policy("one", make_team(("one",)).policies["one"].model, noting)  # type: ignore[arg-type]
+        for text in ("got 6, expected 4\n" * 250_000, "a" * 4_000_000, "\N{GRINNING FACE}" * 4_000_000):
+            noting.sizes.clear()
+            assert len(policy.encode_result((), text, 128)) in range(120, 129)
+            assert sum(noting.sizes) < 128 * 300
 
 
 def test_a_transcript_has_what_every_text_was_written_after() -> None:
