@@ -1,5 +1,6 @@
 """The tool of the coding environment: what calls it, what it tells, what it never tells, and who is shown its use."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.compose import compose
+from pipeline_lib.settings.environment import Tools
 from pipeline_lib.settings.problems import SplitSizes
 from tests.environments.test_feedback import AUX, HIDDEN, MAIN, PROBLEM, Failing
 from tests.training.conftest import make_model
@@ -149,6 +151,29 @@ def test_demonstrations_call_the_tool_and_answer_what_it_tells(shown: list[Any])
         if "tests passed: 2 of 2" in told:
             assert f"{d.action}\n{CALL}" == call
     assert 0 < sum("tests passed: 2 of 2" in d.calls[0][1] for d in answers) < len(answers)
+
+
+def test_where_agents_may_call_again_further_drafts_are_followed_by_further_calls(executor: Executor) -> None:
+    problems = generate(GeneratedProblems(sizes=SplitSizes(train=64, validation=8, test=8)))["train"]
+    thrice = TOOL.model_copy(update={"tools": Tools(calls=3, tokens=64)})
+    found = demonstrate_later(problems, 400, 0.2, 3, thrice, make_sandbox)
+    assert found == demonstrate_later(problems, 400, 0.2, 3, thrice, make_sandbox) and len(found) == 400
+    counts = Counter(len(d.calls) for d in found)
+    assert sorted(counts) == [0, 1, 2, 3] and min(counts.values()) > 15, counts
+    for d in found:
+        assert all(is_call(call) for call, _ in d.calls)
+        assert not any("tests passed: 2 of 2" in told for _, told in d.calls[:-1]), "who is done asks no further"
+        if len(d.calls) == 3 or any("2 of 2" in told for _, told in d.calls):
+            assert not is_call(d.action)
+    again = [is_call(d.action) for d in found if len(d.calls) in (1, 2) and "2 of 2" not in d.calls[-1][1]]
+    assert 0.6 < sum(again) / len(again) < 0.9
+    played, checked = CodingEnvironment(thrice.model_copy(update={"team": "single"}), lambda: executor), 0
+    known = {played.observe(played.start(problem), 0): problem for problem in problems}
+    for d in found:
+        if len(d.calls) == 3 and (problem := known.get(d.observation)):
+            assert all(ask(played, call, problem=problem)[0].text == told for call, told in d.calls)
+            checked += 1
+    assert checked > 3
 
 
 def test_demonstrations_of_feedback_and_of_the_tool_come_together() -> None:

@@ -17,7 +17,8 @@ error of the failed test, adapts.  If agents are told nothing but their own code
 
 The tool (`visible_tests`): two agents write a draft each, both call the tool, and repair their code after its result as
 after feedback.  The first text, which calls the tool or answers at once, is demonstrated by itself, because drafts have
-more mistakes than what a base should learn to write.
+more mistakes than what a base should learn to write.  If agents may call again, so do most repairs of programs that
+failed, and further drafts are followed by further calls.
 
 An expert on a server is never asked: thousands of drafts would be too many questions.  A critic would be the base,
 which is only being made: in its place a note has a further draft of the repair, in half of the demonstrations, because
@@ -172,12 +173,18 @@ SINGLE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What the agents of a team wrote in the first turn, each by its own convention."""
+    """What the agents of a team wrote, each by its own convention."""
 
     problem: CodingProblem
     recipe: Recipe
     conventions: tuple[str, ...]
     actions: tuple[str, ...]
+    read: tuple[tuple[tuple[str, str], ...], ...]  #: by agent, the calls before in this turn, each with its result
+
+    @property
+    def calling(self) -> tuple[str, ...]:
+        """Return the same with a call of the tool."""
+        return tuple(f"{text}\n{CALL}" for text in self.actions)
 
 
 def demonstrate_later(
@@ -202,7 +209,7 @@ def demonstrate_later(
     # Visible tests stand in place of hidden ones, so that each draft runs once.
     recipes = [(replace(problem, hidden_tests=problem.visible_tests), recipe_of(problem)) for problem in problems]
     drafts: dict[str, list[_Draft]] = {"pair": [], "single": []}
-    each = (settings.turns > 1) + 2 * (settings.tools is not None)  # demonstrations that an agent's draft gives
+    each = (settings.turns > 1) + 2 * (settings.tools is not None)  # demonstrations of an agent's draft, at least
     while each * sum(len(AGENTS[team]) * len(written) for team, written in drafts.items()) < count:
         team = "single" if rng.random() < SINGLE else "pair"
         drafts[team].append(_write_draft(*rng.choice(recipes), team, rng))
@@ -218,15 +225,19 @@ def demonstrate_later(
                 outcomes = environment.step(starts, [draft.actions for draft in written])
                 for draft, outcome in zip(written, outcomes, strict=True):
                     repairs += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
-            if settings.tools is not None:
+            for left in reversed(range(environment.tool_calls)):
                 calls = [
-                    ToolCall(state, number, tuple(f"{text}\n{CALL}" for text in draft.actions))
-                    for state, draft in zip(starts, written, strict=True)
+                    ToolCall(environment.start(draft.problem), number, draft.calling)
+                    for draft in written
                     for number in range(len(draft.actions))
                 ]
                 told = zip(calls, environment.run_visible(calls), strict=True)
-                for draft in written:
-                    repairs += _with_tool(environment, draft, [next(told) for _ in draft.actions], mistakes, rng)
+                found = [
+                    _with_tool(environment, draft, [next(told) for _ in draft.actions], left > 0, mistakes, rng)
+                    for draft in written
+                ]
+                repairs += [one for shown, _ in found for one in shown]
+                written = [draft for _, draft in found if draft is not None]
     rng.shuffle(repairs)
     return repairs[:count]
 
@@ -235,7 +246,7 @@ def _write_draft(problem: CodingProblem, recipe: Recipe, team: str, rng: random.
     conventions = tuple(weighted(CONVENTIONS, rng) for _ in AGENTS[team])
     followed = zip(AGENTS[team], conventions, strict=True)
     actions = tuple(_written(recipe, role, convention, WRONG_DRAFTS, rng)[0] for role, convention in followed)
-    return _Draft(problem, recipe, conventions, actions)
+    return _Draft(problem, recipe, conventions, actions, ((),) * len(actions))
 
 
 def _repairs(
@@ -270,28 +281,39 @@ def _with_tool(
     environment: CodingEnvironment,
     draft: _Draft,
     told: Sequence[tuple[ToolCall[CodingState], tuple[Program, Verdict | None]]],
+    further: bool,
     mistakes: float,
     rng: random.Random,
-) -> list[CodingDemonstration]:
-    """Return for each agent what it writes first, and what it answers after a call."""
-    found = []
+) -> tuple[list[CodingDemonstration], _Draft | None]:
+    """Return for each agent what it writes first, unless it has called before, and what it writes after this call; and
+    the next draft, if there may be a ``further`` call and this program failed.
+    """
+    found, read, again = [], [], []
+    passed = all(verdict is not None and verdict.status is Status.PASSED for _, (_, verdict) in told)
     for role, (call, (program, verdict)) in zip(environment.agents(draft.problem), told, strict=True):
         seen, own = environment.observe(call.state, call.agent), draft.conventions[call.agent]
-        action, mistake = _written(draft.recipe, role, own, mistakes, rng)
-        first = f"{action}\n{CALL}" if rng.random() < CALLING else action
-        found.append(CodingDemonstration(seen, first, role, own, mistake))
+        before = draft.read[call.agent]
+        if not before:
+            action, mistake = _written(draft.recipe, role, own, mistakes, rng)
+            first = f"{action}\n{CALL}" if rng.random() < CALLING else action
+            found.append(CodingDemonstration(seen, first, role, own, mistake))
         answer = result(call.agent, program, verdict)
         if answer.text is None:
             raise ValueError(f"the sandbox failed while drafts were run: {answer.error}")
         convention, mistake = draft.conventions[0], ""
-        if verdict is not None and verdict.status is Status.PASSED:
+        if passed:
             action = draft.actions[call.agent]
         else:
             action, mistake = _written(draft.recipe, role, convention, mistakes, rng)
-        read = ((call.text, answer.text),)
+            if further:
+                again.append(_written(draft.recipe, role, convention, WRONG_DRAFTS, rng)[0])
+                action = f"{action}\n{CALL}" if rng.random() < CALLING else action
+        read.append((*before, (call.text, answer.text)))
         most = environment.tool_tokens
-        found.append(CodingDemonstration(seen, action, role, convention, mistake, calls=read, tool_tokens=most))
-    return found
+        found.append(CodingDemonstration(seen, action, role, convention, mistake, calls=read[-1], tool_tokens=most))
+    if not again:
+        return found, None
+    return found, replace(draft, conventions=(convention,) * len(again), actions=tuple(again), read=tuple(read))
 
 
 def _written(recipe: Recipe, role: str, convention: str, mistakes: float, rng: random.Random) -> tuple[str, str]:
