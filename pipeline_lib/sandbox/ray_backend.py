@@ -1,11 +1,11 @@
 """The same executor on a Ray cluster: one broker per node; free nodes get batches of jobs.
 
-Promises: if a node dies, its batch runs again on another node; new nodes are used from the next call on.
+Promises: if a node dies, its batch runs again on another node; new nodes are used from the next call on.  Nodes need
+Python and what the sandbox needs, and get this library's code.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -14,6 +14,7 @@ from typing import Any
 from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
+from pipeline_lib.sandbox.ray_cluster import connect
 from pipeline_lib.sandbox.tests_source import Planned
 
 _TRIES = 3  # nodes that may die while they run a batch before its jobs end as infra_error
@@ -74,25 +75,23 @@ class RayBackend:
         inner: str = "process",
         **options: Any,
     ) -> None:
-        try:
-            import ray
-            import ray.util.scheduling_strategies
-        except ImportError as error:
-            raise SandboxUnavailable(f"Ray is not installed: pip install 'ray>=2.50' ({error})") from None
         if batch < 1:
             raise ValueError(f"batch is {batch}; it must be positive")
-        self._ray = ray
         self._batch = batch
         self._arguments = (opener, inner, slots, asdict(limits), options)
         self._hosts: dict[str, Any] = {}
         self._closed = False
+        failed = f"the sandbox backend 'ray' cannot start at {address!r}"
         try:
-            if not ray.is_initialized():
-                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            self._ray = connect(address)
+        except (ConnectionError, RuntimeError) as error:
+            raise SandboxUnavailable(f"{failed}: {error}") from None
+        try:
             self._find_hosts()
-            self.level = str(ray.get(next(iter(self._hosts.values())).health.remote(), timeout=120)["isolation"])
-        except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-            raise SandboxUnavailable(f"the sandbox backend 'ray' cannot start at {address!r}: {error}") from None
+            first = next(iter(self._hosts.values())).health.remote()
+            self.level = str(self._ray.get(first, timeout=120)["isolation"])
+        except self._ray.exceptions.RayError as error:
+            raise SandboxUnavailable(f"{failed}: {error}") from None
 
     def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
         """Yield the verdicts of ``jobs`` as batches come back."""
@@ -147,12 +146,14 @@ class RayBackend:
 
     def _find_hosts(self) -> None:
         """Start a host on every node without one; drop those of dead nodes."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         ray = self._ray
         alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         for node in set(self._hosts) - alive:
             del self._hosts[node]
         for node in sorted(alive - set(self._hosts)):
-            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
             actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy, max_restarts=0)
             self._hosts[node] = actor.remote(*self._arguments)
         if not self._hosts:

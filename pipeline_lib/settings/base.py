@@ -78,11 +78,12 @@ def result_settings(section: BaseModel) -> dict[str, Any]:
 
 
 def machine_settings(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the machine settings of a section: dotted name and value."""
+    """Yield the machine settings of a section: dotted name and value, as JSON-like data."""
+    plain = section.model_dump(mode="json")
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if is_machine_setting(field):
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", plain[name]
         elif isinstance(value, BaseModel):
             yield from machine_settings(value, f"{prefix}{name}.")
 

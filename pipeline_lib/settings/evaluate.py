@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import Machine, Section
 
 
 class SampleSettings(Section):
@@ -19,6 +19,14 @@ class HeldOutSettings(SampleSettings):
 
     samples: int = Field(8, ge=1, description="episodes per problem")
     seed: int = Field(2000, ge=0, description="sampling seed, the same for every team")
+
+
+class RayNodes(Section):
+    """A Ray cluster, whose nodes play the checkpoints of the sweep."""
+
+    address: str = Field("auto", min_length=1, description="address of the cluster; auto: the cluster of this machine")
+    cpus: int = Field(1, ge=1, description="CPUs that a checkpoint takes of a node")
+    gpus: int = Field(0, ge=0, description="GPUs that a checkpoint takes of a node")
 
 
 class Guard(Section):
@@ -87,6 +95,10 @@ class EvaluateSettings(Section):
         description="also compare the selected team with the trained single agent at equal tokens of the test: the "
         "one with more tokens per episode makes so many attempts, the other as many as these tokens allow, and each "
         "keeps the one that looks best to agents; 0: no such comparison",
+    )
+
+    ray: Machine[RayNodes | None] = Field(
+        None, description="play the checkpoints of the sweep on the nodes of a Ray cluster; null: on this machine"
     )
 
     @model_validator(mode="before")

@@ -105,6 +105,10 @@ class CachedTask:
             value = self._task.with_options(task_run_name=title or self.name)(file, compute)
         return value.result() if isinstance(value, State) else value
 
+    def has(self, identity: Identity) -> bool:
+        """Return whether a call for ``identity`` would take the value from the cache."""
+        return not get_current_settings().tasks.refresh_cache and bool(read_value(places().cache / self.key(identity)))
+
     @cached_property
     def _task(self) -> Task[[Path, Callable[[], Any]], Any]:
         return Task(self._value, name=self.name, cache_policy=NO_CACHE)

@@ -4,18 +4,20 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pipeline_lib import storage
+from pipeline_lib.assembly.on_ray import Nodes
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.crossplay import BASE_GUEST, guests
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import check_ranges
 from pipeline_lib.evaluation.run import evaluate_guest, evaluate_subteams, evaluate_team, refuse_losses, roots_of
+from pipeline_lib.identity.code import version
 from pipeline_lib.play import Player
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
@@ -24,12 +26,12 @@ from pipeline_lib.protocols import Protocol, make_protocol
 from pipeline_lib.rollouts.engine import Engine
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
-from pipeline_lib.settings.evaluate import SampleSettings
+from pipeline_lib.settings.evaluate import RayNodes, SampleSettings
 from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, trained_folder
 from tasks.experiment.setups import setup_of
-from tasks.identity.stages import playing
+from tasks.identity.stages import playing, whole
 from tasks.runtime.caching import CachedTask, Identity
 from tasks.services.caches import contents
 
@@ -55,9 +57,23 @@ class Evaluator:
         split: ``validation`` or ``test``.
         samples: episodes per problem, and their seed.
         keep_texts: keep the transcripts of all episodes.
+        nodes: a Ray cluster, whose nodes play the checkpoints that `begin` names.
+
+    Raises:
+        EvaluationError: there is no such cluster.
     """
 
-    def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False) -> None:
+    def __init__(
+        self,
+        params: Params,
+        arm: str,
+        split: str,
+        samples: SampleSettings,
+        keep_texts: bool = False,
+        nodes: RayNodes | None = None,
+    ) -> None:
+        # Before a sandbox on Ray, whose connection would bring no code of the project.
+        self._nodes = Nodes(nodes, Path.cwd()) if nodes else None
         self._params = params
         self._arm = arm
         self._samples, self._keep_texts = samples, keep_texts
@@ -91,6 +107,18 @@ class Evaluator:
 
         return self._evaluate(play, self._base, f"{self._arm} {title}", played)
 
+    def begin(self, seed: int, steps: Sequence[int]) -> None:
+        """Let the nodes of the cluster, if there is one, begin to play checkpoints that are not in the cache."""
+        if self._nodes is None:
+            return
+        folders = [step_folder(trained_folder(self._arm, seed), step) for step in steps]
+        identities = [self._identity(str(read_checkpoint(folder)["team"]), self._setup.protocol) for folder in folders]
+        due = [folder for folder, one in zip(folders, identities, strict=True) if not EVALUATE.has(one)]
+        setup = replace(self._setup, params=whole(self._params))
+        played = playing(self._params)["versions"]  # with that of Python, which Ray compares, and of vLLM's interpreter
+        versions = {name: found for name, found in played.items() if found == version(name)}
+        self._nodes.begin(setup, due, self.problems, self._samples, versions)
+
     def checkpoint(self, seed: int, step: int, subteams: int = 0) -> Evaluated:
         """Return the episodes of a checkpoint, which is verified by digest before it is used.
 
@@ -100,6 +128,8 @@ class Evaluator:
         digest = str(read_checkpoint(folder)["team"])
 
         def play() -> list[EpisodeRecord]:
+            if self._nodes is not None and not subteams and folder in self._nodes:
+                return self._nodes.records(folder)
             load_checkpoint(folder, self._team)
             if subteams:
                 return evaluate_subteams(self._player(), self.problems, subteams, self._samples.seed)
@@ -177,18 +207,24 @@ class Evaluator:
         ``more`` says how, where they do not play as a whole team.  Episodes of which the infrastructure lost too many
         are not remembered: EvaluationError.
         """
-        params, samples = self._params, self._samples
 
         def compute() -> dict[str, Any]:
             started = time.perf_counter()
             records = play()
-            refuse_losses(records, params.sandbox.infra_error_share, title)
+            refuse_losses(records, self._params.sandbox.infra_error_share, title)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),
             }
 
-        identity = Identity(
+        value = EVALUATE(self._identity(digest, protocol, more), compute, title)
+        records = [EpisodeRecord.from_json(row) for row in value["episodes"]]
+        check_ranges(records, self._metrics)
+        return Evaluated(records, value["seconds"])
+
+    def _identity(self, digest: str, protocol: Protocol, more: Mapping[str, Any] = MappingProxyType({})) -> Identity:
+        params, samples = self._params, self._samples
+        return Identity(
             policy=self._depends_on(digest),
             problems=self.manifest["digest"],
             seed=samples.seed,
@@ -203,10 +239,6 @@ class Evaluator:
                 **more,
             },
         )
-        value = EVALUATE(identity, compute, title)
-        records = [EpisodeRecord.from_json(row) for row in value["episodes"]]
-        check_ranges(records, self._metrics)
-        return Evaluated(records, value["seconds"])
 
     def _depends_on(self, weights: str) -> str:
         """Return the digest of what determines a team's answers: trained weights, and the base that they adapt."""
@@ -215,10 +247,15 @@ class Evaluator:
 
 @contextlib.contextmanager
 def evaluator(
-    params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False
+    params: Params,
+    arm: str,
+    split: str,
+    samples: SampleSettings,
+    keep_texts: bool = False,
+    nodes: RayNodes | None = None,
 ) -> Iterator[Evaluator]:
     """Yield an `Evaluator` and stop its engine and sandbox afterwards."""
-    made = Evaluator(params, arm, split, samples, keep_texts)
+    made = Evaluator(params, arm, split, samples, keep_texts, nodes)
     try:
         yield made
     finally:

@@ -7,6 +7,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
+from tasks.identity.stages import whole
 from tasks.looks.looking import begin_sweep
 from tasks.runtime.stage import StageRun
 from tasks.stages.champion import checkpoint
@@ -24,9 +25,11 @@ def sweep_arm(run: StageRun) -> None:
     }
     begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
     rows, known_metrics = [], find(params.environment.kind).metrics()
-    with evaluator(params, arm, "validation", params.evaluate.validation) as team:
+    nodes = whole(params).evaluate.ray
+    with evaluator(params, arm, "validation", params.evaluate.validation, nodes=nodes) as team:
         dataset = ("validation", str(team.manifest["digest"]))
         run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
+        team.begin(seed, steps)
         for number, step in enumerate(steps):
             run.progress(number, len(steps), f"step {step}")
             evaluated = team.checkpoint(seed, step)

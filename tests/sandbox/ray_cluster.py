@@ -1,18 +1,17 @@
 """Checks the sandbox on a Ray cluster of two nodes on this machine, one of which dies.
 
-Needs Ray and this project's sources, nothing else: ``python -m tests.sandbox.ray_cluster`` ends with 0 if all is well.
+Needs Ray and this project's sources, which the nodes are sent: ``python -m tests.sandbox.ray_cluster`` ends with 0.
 """
 
-import os
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from pipeline_lib.sandbox import Executor, Job, SandboxUnavailable, Status
+from tests.ray_nodes import two_nodes
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n"
-ROOT = str(Path(__file__).parents[2])
 
 
 def jobs(count: int, text: str, seconds: float = 0.0) -> list[Job]:
@@ -21,21 +20,33 @@ def jobs(count: int, text: str, seconds: float = 0.0) -> list[Job]:
     return [Job(str(n), code.format(seconds=seconds, right=n % 2, text=text, n=n), TESTS, "f") for n in range(count)]
 
 
-def both_nodes_work_and_one_may_die(cluster: Any) -> None:
+def where() -> str:
+    """Return the file of the library on a node."""
+    import pipeline_lib
+
+    return str(pipeline_lib.__file__)
+
+
+def both_nodes_work_and_one_may_die(cluster: Any, add: Callable[[], Any]) -> None:
     """A node that dies under way costs no verdict; one that joins is used."""
+    import ray
+
     with Executor("ray", slots=1, address=cluster.address, batch=8) as executor:
         verdicts = executor.run(jobs(64, "first"))
         assert [(verdict.id, verdict.passed) for verdict in verdicts] == [(str(n), 2 * (n % 2)) for n in range(64)]
         health = executor.health()
         assert len(health["nodes"]) == 2, health
+        assert "/runtime_resources/" in ray.get(ray.remote(where).remote()), (
+            "the nodes do not have the code they are sent"
+        )
         assert all(node["done"] >= 8 for node in health["nodes"].values()), health
         stream = executor.stream(jobs(64, "again", 0.05))
         first = next(stream)
-        cluster.remove_node(next(iter(cluster.worker_nodes)))
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         rest = list(stream)
         assert {verdict.id for verdict in (first, *rest)} == {str(n) for n in range(64)}
         assert all(verdict.passed == 2 * (int(verdict.id) % 2) for verdict in (first, *rest))
-        cluster.add_node(num_cpus=1)
+        add()
         cluster.wait_for_nodes()
         assert [verdict.status for verdict in executor.run(jobs(2, "last"))] == [Status.FAILED, Status.PASSED]
         assert len(executor.health()["nodes"]) == 2
@@ -47,7 +58,7 @@ def both_nodes_work_and_one_may_die(cluster: Any) -> None:
         raise AssertionError("a closed executor took a job")
 
 
-def an_inner_backend_that_does_not_start_says_why(cluster: Any) -> None:
+def an_inner_backend_that_does_not_start_says_why(cluster: Any, add: Callable[[], Any]) -> None:
     """The reason on the node reaches the caller."""
     try:
         Executor("ray", slots=1, address=cluster.address, inner="docker", image="no-such-image")
@@ -57,7 +68,7 @@ def an_inner_backend_that_does_not_start_says_why(cluster: Any) -> None:
         raise AssertionError("an image that does not exist was accepted")
 
 
-def batch_must_be_positive(cluster: Any) -> None:
+def batch_must_be_positive(cluster: Any, add: Callable[[], Any]) -> None:
     """Bad values are named before anything starts."""
     try:
         Executor("ray", address=cluster.address, batch=0)
@@ -69,26 +80,15 @@ def batch_must_be_positive(cluster: Any) -> None:
 
 def main() -> int:
     """Run every check on one cluster."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        cluster.add_node(num_cpus=1)
-        ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": ROOT}})
+    with two_nodes() as (cluster, add):
         for check in (
             batch_must_be_positive,
             both_nodes_work_and_one_may_die,
             an_inner_backend_that_does_not_start_says_why,
         ):
             started = time.monotonic()
-            check(cluster)
+            check(cluster, add)
             print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     return 0
 
 

@@ -51,7 +51,9 @@ def file_of(task: CachedTask, of: Identity) -> Path:
 
 def test_the_same_identity_is_computed_once_and_read_back_equal(task: CachedTask) -> None:
     compute = Counter()
+    assert not task.has(identity())
     first = task(identity(), compute)
+    assert task.has(identity()) and not task.has(identity(seed=1))
     again = task(identity(), compute)
     assert compute.calls == 1
     assert first == again == {"score": 1.5, "pair": [1, 2]}

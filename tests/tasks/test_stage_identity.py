@@ -172,8 +172,13 @@ def test_machine_settings_are_no_more_than_these():
     sandbox = "slots infra_error_share min_isolation address token_file patience_s batch"
     train = "micro_batch_tokens overlap processes weights"
     expected = {f"rollouts.{name}" for name in rollouts.split()} | {f"sandbox.{name}" for name in sandbox.split()}
-    expected |= {f"train.{name}" for name in train.split()} | {"policy.gradient_checkpointing"}
+    expected |= {f"train.{name}" for name in train.split()} | {"policy.gradient_checkpointing", "evaluate.ray"}
     assert found == expected
+
+
+def test_machine_settings_are_told_as_plain_values():
+    values = dict(machine_settings(params_of(evaluate={"ray": {"gpus": 1}})))
+    assert values["evaluate.ray"] == {"address": "auto", "cpus": 1, "gpus": 1} and json.dumps(values)
 
 
 def test_settings_count_by_what_they_resolve_to(project: Path):
