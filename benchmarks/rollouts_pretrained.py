@@ -33,7 +33,8 @@ from benchmarks.training_pretrained import settings, start
 from pipeline_lib import storage
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
-from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.rollouts import Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings.rollouts import TransformersRollouts, VllmRollouts
 
 OUTPUT = Path("benchmarks/results/rollouts_pretrained")

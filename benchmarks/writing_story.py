@@ -31,8 +31,8 @@ from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.protocols import PromptRequest, TurnInput, make_protocol
-from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Engine, Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint

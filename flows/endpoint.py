@@ -10,6 +10,7 @@ import os
 from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import PORTS, program_parser, whole
 from tasks.runtime.exit_status import explained
+from tasks.use.choosing import choose_team
 
 KEY = "SYMPOSIUM_API_KEY"
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
@@ -34,8 +35,7 @@ def main() -> None:
     """Serve until Ctrl-C, or say what is missing."""
     asked = parser().parse_args()
     with explained():
-        # They load torch, which `--help` and a wrong argument can do without.
-        from tasks.use.choosing import choose_team
+        # It loads torch, which `--help` and a wrong argument can do without.
         from tasks.use.endpoint import serve
 
         params = load_params()

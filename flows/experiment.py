@@ -90,9 +90,8 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "Sim
         print("everything is up to date")
         return
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
-        # They load Prefect, while its server and the libraries start.
-        from flows.chain import run_on_terminal
-        from tasks.chain.side_by_side import ChainRun
+        # It loads Prefect, while its server and the libraries start.
+        from flows.chain import ChainRun, run_on_terminal
 
         run_on_terminal(ChainRun(run, project, chain, stale, jobs, shared=shared), libraries, plain, server)
 

@@ -61,9 +61,8 @@ def run(asked: argparse.Namespace) -> None:
     Raises:
         ArgumentError: a file, a row or an option is wrong.
     """
-    # They load scipy, which `--help` and a wrong argument can do without.
-    from pipeline_lib.evaluation.outcome_files import Columns, OutcomesError
-    from pipeline_lib.evaluation.outcome_verdict import Asked, plan_outcomes, verdict_on
+    # It loads scipy, which `--help` and a wrong argument can do without.
+    from pipeline_lib.evaluation.outcome_verdict import Asked, Columns, OutcomesError, plan_outcomes, verdict_on
 
     ends = None if asked.metric_range is None else (asked.metric_range[0], asked.metric_range[1])
     wanted = Asked(asked.baseline, asked.systems, asked.margin, ends, asked.alpha, asked.power)
@@ -83,8 +82,7 @@ def run(asked: argparse.Namespace) -> None:
     except OutcomesError as error:
         raise ArgumentError(str(error)) from None
     if asked.page is not None:
-        # It loads matplotlib, which only a page needs.
-        from pipeline_lib.report.outcomes import build_outcomes
+        from pipeline_lib.report.outcomes import build_outcomes  # as above
 
         build_outcomes(verdict, asked.page)
     print(json.dumps(verdict.to_json(), indent=1, allow_nan=False) if asked.json else told(verdict))

@@ -11,6 +11,7 @@ import secrets
 from tasks.runtime.arguments import PORTS, program_parser, whole
 from tasks.runtime.exit_status import explained
 from tasks.services.servers import PAGE_KEY, PAGE_PORT
+from tasks.use.page import serve_page
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,8 +25,6 @@ def main() -> None:
     """Serve until Ctrl-C (status 0), or say why that cannot be."""
     asked = parser().parse_args()
     with explained():
-        # It loads torch, which `--help` and a wrong argument can do without.
-        from tasks.use.page import serve_page
 
         def ready(url: str) -> None:
             print(f"{url}\nWhoever has this address may play, and run tests. Ctrl-C ends it.", flush=True)

@@ -17,6 +17,9 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import SEEDS, program_parser, whole
 from tasks.runtime.exit_status import explained
+from tasks.use.choosing import choose_problem, choose_team
+from tasks.use.episode import Show, as_json
+from tasks.use.showing import TerminalShow, side_by_side
 
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
 
@@ -49,11 +52,8 @@ def main() -> None:
     """Play, or say what is missing."""
     asked = parser().parse_args()
     with explained():
-        # They load torch, which `--help` and a wrong argument can do without.
-        from tasks.use.choosing import choose_problem, choose_team, opened
-        from tasks.use.episode import Show, as_json
-        from tasks.use.playing import play, typed_on_terminal
-        from tasks.use.showing import TerminalShow, side_by_side
+        # It loads torch, which `--help` and a wrong argument can do without.
+        from tasks.use.playing import opened, play, typed_on_terminal
 
         params = load_params()
         choices = [choose_team(params, words) for words in (asked.team, asked.beside) if words]

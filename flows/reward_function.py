@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from pipeline_lib.policies.policy import PolicyError
 from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
 from tasks.runtime.exit_status import explained
 
@@ -60,9 +61,7 @@ def run(asked: argparse.Namespace) -> AuditResult:
         ArgumentError: functions, problems, metric or solutions do not fit together.
     """
     # It loads scipy, which `--help` and a wrong argument can do without.
-    from pipeline_lib.assembly.reward_functions import audit_reward
-    from pipeline_lib.audit.reward_calls import RewardFunctionError
-    from pipeline_lib.policies.policy import PolicyError
+    from pipeline_lib.assembly.reward_functions import RewardFunctionError, audit_reward
 
     try:
         return audit_reward(

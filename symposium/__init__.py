@@ -11,6 +11,8 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from symposium.neighbours import check_neighbours
+
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metric
     from pipeline_lib.text_task.score import Score
@@ -65,8 +67,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from symposium.neighbours import check_neighbours
-
     check_neighbours("pipeline_lib")
     # In a notebook tqdm, which transformers imports, asks for widgets that nothing here needs.
     warnings.filterwarnings("ignore", message="IProgress not found")

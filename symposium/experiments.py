@@ -13,7 +13,9 @@ from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.compose import compose
@@ -120,9 +122,6 @@ class Experiment:
         """Return the folder of the prepared problems; makes it if necessary."""
         folder = self.place("problems", environment=("kind",), problems=())
         if not (folder / MANIFEST).exists():
-            from pipeline_lib.problems.prepare import prepare
-            from pipeline_lib.sandbox.executor import make_executor
-
             sandbox = self.params.sandbox
             prepare(self.params.environment.kind, self.params.problems, folder, lambda: make_executor(sandbox))
         return folder
@@ -134,7 +133,7 @@ class Experiment:
             reads |= {"environment": (), "sandbox": ()}
         folder = self.place("base", **reads)
         if not folder.exists():
-            from pipeline_lib.policies.warm_start import build_base
+            from pipeline_lib.policies.warm_start import build_base  # loads torch, which other calls can do without
 
             with progress("base policy") as report:
                 build_base(self.params.policy, self.problems_folder(), folder, report, later_turns(self.params))

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline_lib.evaluation.outcome_files import Columns
 from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, verdict_on
+from pipeline_lib.report.outcomes import build_outcomes
 from symposium.arguments import check_list
 from symposium.showing import paragraph, table
 
@@ -45,8 +46,6 @@ class OutcomesVerdict:
 
     def page(self, path: str | Path) -> Path:
         """Write the verdict as one HTML file, and return its path."""
-        from pipeline_lib.report.outcomes import build_outcomes
-
         build_outcomes(self.result, Path(path))
         return Path(path)
 

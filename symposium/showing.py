@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
+from rich.console import Console
+from rich.progress import Progress
+
 from pipeline_lib.environment_api.metrics import Metrics, describe
 
 
@@ -56,15 +59,12 @@ Report = Callable[[int, int, str], None]
 @contextmanager
 def progress(title: str) -> Iterator[Report]:
     """Yield what shows how far some work is; drawn a few times a second at most."""
-    from transformers.utils.logging import disable_progress_bar
+    from transformers.utils.logging import disable_progress_bar  # here, what has progress loads it anyway
 
     disable_progress_bar()  # of loading and saving weights, which takes a moment
     if _in_notebook():
         yield _throttled(_notebook_bar(title))
     elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress
-
         with Progress(console=Console(stderr=True), transient=True) as bars:
             task = bars.add_task(title, total=None)
 
@@ -83,7 +83,7 @@ def _in_notebook() -> bool:
 
 
 def _notebook_bar(title: str) -> Report:
-    from IPython.display import HTML, display
+    from IPython.display import HTML, display  # which only a notebook has
 
     shown: Any = display(HTML(_bar(title, 0, 0, "")), display_id=True)
 

@@ -17,6 +17,7 @@ from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.project import BASE, PROBLEMS, TRAINED
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.settings import load_params
+from pipeline_lib.tracking.tracker import find_champion
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from symposium.experiments import Experiment
 
@@ -94,7 +95,8 @@ class Project(Experiment):
             seed, step = selected_checkpoint(self.folder)
             return step_folder(self.folder / TRAINED / f"team-{seed}", step)
         if team == "champion":
-            return self._champion()
+            teams = {path.parent: str(read_record(path)["team"]) for path in self._records()}
+            return find_champion(self.params.environment.kind, self.folder / ".symposium/mlflow", teams)[1]
         folder = self.folder / TRAINED / team
         if not team.startswith("team-") or not (folder / RECORD).is_file():
             there = sorted(path.parent.relative_to(self.folder / TRAINED) for path in self._records())
@@ -104,18 +106,3 @@ class Project(Experiment):
 
     def _records(self) -> list[Path]:
         return sorted((self.folder / TRAINED).glob(f"team-*/step-*/{RECORD}"))
-
-    def _champion(self) -> Path:
-        from pipeline_lib.tracking.championship import registered_name
-        from pipeline_lib.tracking.recorder import champion
-
-        name = registered_name(self.params.environment.kind)
-        found = champion(self.folder / ".symposium/mlflow", name)
-        if found is None:
-            raise ValueError(f"{name} has no champion yet (the verdict of each run says why)")
-        for path in self._records():
-            if str(read_record(path)["team"]) == found.weights:
-                return path.parent
-        raise ValueError(
-            f"the champion is {found}, whose weights are not in {self.folder}; `dvc exp apply {found.run}` brings them"
-        )

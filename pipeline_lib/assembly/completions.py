@@ -10,7 +10,8 @@ from pathlib import Path
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.rollouts import Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings.policy import NoAdapter, PretrainedPolicy
 from pipeline_lib.settings.rollouts import TransformersRollouts
 

@@ -15,8 +15,8 @@ from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Protocol
-from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params
 
 

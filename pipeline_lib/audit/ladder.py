@@ -8,12 +8,12 @@ policy whose reward equals the best one's within noise, so of these the one with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from pipeline_lib.audit.result import Check, Rung, Status
 
@@ -184,8 +184,8 @@ def _separation(rungs: Sequence[Rung]) -> Check:
 
 
 def _order(rungs: Sequence[Rung], wanted: str) -> Check:
-    tau = float(stats.kendalltau([r.reward for r in rungs], [r.outcome for r in rungs]).statistic)
-    if np.isnan(tau):
+    tau = kendall_tau([r.reward for r in rungs], [r.outcome for r in rungs])
+    if math.isnan(tau):
         return Check(
             "order", Status.WARN, f"All teams earn the same, or all have the same {wanted}: no order to check."
         )
@@ -197,6 +197,13 @@ def _order(rungs: Sequence[Rung], wanted: str) -> Check:
         f"Reward and {wanted} {agree} on the order of the {len(rungs)} teams (Kendall's tau {tau:.2f}).",
         {"tau": tau},
     )
+
+
+def kendall_tau(left: Sequence[float], right: Sequence[float]) -> float:
+    """Return how far two lists agree on an order, in [-1, 1] (Kendall's tau-b); NaN if either has one value only."""
+    signs = [np.sign(np.subtract.outer(values, values)) for values in (left, right)]
+    pairs = [float(np.abs(sign).sum()) for sign in signs]
+    return float((signs[0] * signs[1]).sum()) / math.sqrt(pairs[0] * pairs[1]) if all(pairs) else math.nan
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

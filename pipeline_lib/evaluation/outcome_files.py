@@ -322,11 +322,10 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _parquet(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
     # Only these files need it, and it loads a lot.
-    import pyarrow
-    from pyarrow import parquet
+    import pyarrow.parquet
 
     try:
-        rows = parquet.read_table(path).to_pylist()
+        rows = pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise OutcomesError(
             f"{path.name}: not a Parquet file that can be read ({str(error).splitlines()[0]})"

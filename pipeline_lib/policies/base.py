@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pipeline_lib.policies.agents import section_of
 from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest, read_json
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ BASE_FILE = "base.json"
 
 def base_digest(settings: PolicySettings) -> str:
     """Return the digest of the settings that the base depends on: without sharing, and without untrained adapters."""
-    from pipeline_lib.settings.base import result_settings
-
     kept = result_settings(settings)
     own = {name: base_digest(section) for name, section in own_bases(settings).items()}
     trained = settings.kind == "pretrained" and settings.warm_start is not None

@@ -21,6 +21,7 @@ from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.embedded import ATTENTION
+from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
 from pipeline_lib.policies.pretrained import (
     check_fit,
@@ -95,8 +96,6 @@ def load_team(
         elif is_frozen(own):
             model.requires_grad_(False)
         elif adapter.kind == "lora":
-            from pipeline_lib.policies.lora import attach
-
             model = cast("PreTrainedModel", attach(model, adapter, name, seed))
         if settings.kind == "pretrained" and settings.gradient_checkpointing and not is_frozen(own):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -100,6 +100,7 @@ def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any
         return _config_in(Path(model)) or None
     if Path(model).is_dir():
         return dict(read_json(Path(model, CONFIG))) if Path(model, CONFIG).is_file() else None
+    # A library for models is loaded only if neither a folder nor the table above says how large a model is.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     found = try_to_load_from_cache(model, CONFIG, revision=revision) if model.count("/") <= 1 else None
@@ -120,7 +121,7 @@ def _config_in(file: Path) -> dict[str, Any]:
     """Return the configuration that a GGUF file describes in its head."""
     if not file.is_file():
         raise PolicyError(f"policy.models: {file}: there is no such file; give the path of a GGUF file that exists")
-    from transformers import AutoConfig
+    from transformers import AutoConfig  # as above
 
     try:
         return dict(AutoConfig.from_pretrained(file.parent, gguf_file=file.name).to_dict())

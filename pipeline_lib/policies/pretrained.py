@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.file_download import repo_folder_name
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.policies.model_config import NAMED, needs_conversion
@@ -45,6 +49,28 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
             use_safetensors=True,
         )
         return model
+
+
+def without_weights(config: Mapping[str, Any]) -> Any:
+    """Return the model that the content of a config.json describes, without memory for its weights.
+
+    Raises:
+        ValueError: transformers knows no such model.
+    """
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+
+
+def linear_layers(model: Any) -> dict[str, list[tuple[int, int]]]:
+    """Return ``(in, out)`` of every linear layer below the head, by the last part of its name."""
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    linear: dict[str, list[tuple[int, int]]] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D) and module.weight is not head:
+            rows, columns = module.weight.shape  # of Conv1D, which GPT-2 has, (in, out); else (out, in)
+            shape = (rows, columns) if isinstance(module, Conv1D) else (columns, rows)
+            linear.setdefault(path.rpartition(".")[2], []).append(shape)
+    return linear
 
 
 def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
@@ -105,8 +131,6 @@ def _describe(path: str, revision: str, progress: Progress | None) -> dict[str, 
         if not any(name.endswith(".safetensors") for name in files):
             raise PolicyError(f"{path}: the folder holds no .safetensors file")
         return {**facts, "files": files}
-    from huggingface_hub import snapshot_download
-
     with _loading_errors(path):
         folder = snapshot_download(path, revision=revision, allow_patterns=list(_FILES))
     return {**facts, "asked": revision, "revision": Path(folder).name}
@@ -155,9 +179,6 @@ def recorded_revision(path: str, facts: Mapping[str, Any]) -> str:
 
 def _cached_commit(path: str, revision: str) -> str:
     """Return the commit of a branch or tag in the hub's local cache; empty if it is not there."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-    from huggingface_hub.file_download import repo_folder_name
-
     ref = Path(HF_HUB_CACHE, repo_folder_name(repo_id=path, repo_type="model"), "refs", revision)
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
 

@@ -104,24 +104,14 @@ def _of_family(config: Mapping[str, Any]) -> Sizes:
 
 
 def _of_any(config: Mapping[str, Any]) -> Sizes:
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.pytorch_utils import Conv1D
+    # It loads torch and transformers, for seconds; the usual architectures do without.
+    from pipeline_lib.policies.pretrained import linear_layers, without_weights
 
-    read: Any = AutoConfig.for_model(**config)
-    with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(read)
-    text = read.get_text_config()
+    model = without_weights(config)
+    text = model.config.get_text_config()
     width = int(text.hidden_size)
     heads = int(getattr(text, "num_attention_heads", None) or 1)
     size = int(getattr(text, "head_dim", None) or width // heads)
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    linear: dict[str, list[tuple[int, int]]] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear | Conv1D) and module.weight is not head:
-            rows, columns = module.weight.shape  # of Conv1D, which GPT-2 has, (in, out); else (out, in)
-            shape = (rows, columns) if isinstance(module, Conv1D) else (columns, rows)
-            linear.setdefault(path.rpartition(".")[2], []).append(shape)
     return Sizes(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         depth=int(text.num_hidden_layers),
@@ -132,7 +122,7 @@ def _of_any(config: Mapping[str, Any]) -> Sizes:
         kv=int(getattr(text, "num_key_value_heads", None) or heads) * size,
         vocabulary=int(text.vocab_size),
         context=int(getattr(text, "max_position_embeddings", None) or 2**31),
-        linear=linear,
+        linear=linear_layers(model),
         fused=False,
         whole_logits=bool(getattr(text, "final_logit_softcapping", None) or getattr(text, "logit_scale", None)),
     )

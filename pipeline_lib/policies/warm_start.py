@@ -21,8 +21,17 @@ from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
 from pipeline_lib.policies.compute_type import compute_type, faster_type
 from pipeline_lib.policies.embedded import make_model, single_core_numerics
 from pipeline_lib.policies.imitation import OnStep, Progress, encode, imitate
+from pipeline_lib.policies.lora import attach, merged_state
 from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.policy import Policy, Team
+from pipeline_lib.policies.pretrained import (
+    check_fit,
+    describe_models,
+    in_chat_template,
+    load_model,
+    load_tokenizer,
+    recorded_revision,
+)
 from pipeline_lib.policies.sizes import sizes_of
 from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.tokenizer import train_tokenizer
@@ -72,8 +81,6 @@ def build_base(
     state = output.with_name(f".{output.name}.unfinished")
     with new_folder(output) as folder:
         if settings.kind == "pretrained":
-            from pipeline_lib.policies.pretrained import describe_models
-
             facts["models"] = describe_models(settings, progress)
             if settings.dtype == "auto":
                 sizes = [sizes_of(load_config(model, settings.revision) or {}) for model in settings.models]
@@ -140,15 +147,6 @@ def _build_pretrained(
     on_step: OnStep | None,
 ) -> dict[str, Any]:
     """Train a pretrained model on demonstrations, write all its weights to ``folder``, and return facts about it."""
-    from pipeline_lib.policies.lora import attach, merged_state
-    from pipeline_lib.policies.pretrained import (
-        check_fit,
-        in_chat_template,
-        load_model,
-        load_tokenizer,
-        recorded_revision,
-    )
-
     warm = settings.warm_start
     assert warm is not None
     environment, problems = _to_demonstrate(problems_folder)

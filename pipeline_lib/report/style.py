@@ -118,13 +118,10 @@ def figure(
 def _svg(paint: Painter, size: tuple[float, float], narrow: bool, prefix: str, title: str) -> str:
     """Return one drawing as an SVG element whose ids are its own and whose size is left to the page."""
     # A machine that trains and draws nothing need not have it, nor wait for it.
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib import figure, rc_context
 
-    with matplotlib.rc_context(_STYLE):
-        canvas = Canvas(figsize=size, layout="constrained")
-        FigureCanvasSVG(canvas)
+    with rc_context(_STYLE):
+        canvas = figure.Figure(figsize=size, layout="constrained")
         paint(canvas, narrow)
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

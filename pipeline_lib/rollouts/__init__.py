@@ -1,6 +1,5 @@
 """Rollout engines: they turn prompts into token ids, text and log-probabilities."""
 
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling
-from pipeline_lib.rollouts.make import make_engine
 
-__all__ = ["Action", "Counters", "Engine", "EngineError", "Request", "Sampling", "make_engine"]
+__all__ = ["Action", "Counters", "Engine", "EngineError", "Request", "Sampling"]

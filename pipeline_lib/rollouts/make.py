@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipeline_lib.rollouts.mixed_engine import MixedEngine
+from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from pipeline_lib.rollouts.vllm_engine import VllmEngine
+
 if TYPE_CHECKING:
     from pipeline_lib.rollouts.engine import Engine
     from pipeline_lib.settings.policy import Policy as PolicySettings
@@ -18,13 +22,7 @@ def make_engine(section: Rollouts, policy: PolicySettings | None = None) -> Engi
         policy: the ``policy`` section, where agents may be played by servers.
     """
     if policy is not None and any(agent.server is not None for agent in policy.agents.values()):
-        from pipeline_lib.rollouts.mixed_engine import MixedEngine
-
         return MixedEngine(make_engine(section))
     if section.kind == "transformers":
-        from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-
         return TransformersEngine.from_settings(section)
-    from pipeline_lib.rollouts.vllm_engine import VllmEngine
-
     return VllmEngine(section)

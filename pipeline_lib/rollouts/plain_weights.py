@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.policies.lora import merged_state
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,6 +25,4 @@ def plain_state(policy: Policy) -> Mapping[str, Tensor]:
     if not hasattr(model, "peft_config"):
         state: Mapping[str, Tensor] = model.state_dict()
         return state
-    from pipeline_lib.policies.lora import merged_state
-
     return merged_state(policy)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
+from pipeline_lib.policies.lora import base_fingerprint
 from pipeline_lib.rollouts.engine import EngineError
 from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
 from pipeline_lib.rollouts.vllm_hosts import Host, InsideHost, ServerHost, WorkerHost
@@ -33,8 +34,6 @@ def engine_groups(policies: Mapping[str, Policy]) -> list[tuple[list[str], bool]
     alone: list[tuple[list[str], bool]] = []
     for name, policy in policies.items():
         if hasattr(policy.model, "peft_config"):
-            from pipeline_lib.policies.lora import base_fingerprint
-
             adapted.setdefault(base_fingerprint(policy), []).append(name)
         else:
             alone.append(([name], False))

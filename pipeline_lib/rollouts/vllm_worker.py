@@ -62,9 +62,9 @@ class VllmHost:
         """
         for key, value in DEFAULTS.items():
             os.environ.setdefault(key, value)
-        import vllm
-        from vllm.platforms import current_platform
+        import vllm.platforms  # only now, because it reads these variables; like all below only where vLLM runs
 
+        current_platform = vllm.platforms.current_platform
         chunks: dict[str, bool] = {}
         if current_platform.is_cpu():
             _take_cores(replica, replicas, int(arguments["tensor_parallel_size"]))

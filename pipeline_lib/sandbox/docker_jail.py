@@ -34,8 +34,6 @@ def daemon() -> Iterator[tuple[Any, Any]]:
     """
     try:
         import docker
-        import docker.errors
-        import requests
     except ImportError as error:
         raise JailError(f"the Docker SDK is not installed: pip install 'docker>=7.1' ({error})") from None
     where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
@@ -49,7 +47,7 @@ def daemon() -> Iterator[tuple[Any, Any]]:
         ) from None
     except docker.errors.APIError as error:
         raise JailError(f"the Docker daemon at {where} refuses: {error.explanation or error}") from None
-    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+    except (docker.errors.DockerException, OSError) as error:
         raise JailError(
             f"no Docker daemon answers at {where}: start one, set DOCKER_HOST, or choose another backend ({error})"
         ) from None

@@ -18,6 +18,7 @@ from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.settings.environment import EnvironmentSection
 from pipeline_lib.settings.problems import TextProblems
 from pipeline_lib.storage import digest
+from pipeline_lib.text_task.examiner import TextExaminer
 from pipeline_lib.text_task.game import TextGame, TextProblem
 from pipeline_lib.text_task.score import Score
 
@@ -142,6 +143,4 @@ class TextTask(Task):
 
     def audit(self) -> Any:
         """Return the examiner that plays the scripted teams."""
-        from pipeline_lib.text_task.examiner import TextExaminer  # loads scipy: 0.5 s
-
         return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

@@ -33,16 +33,15 @@ def make_database(uri: str, home: Path) -> None:
     path, new = Path(uri.removeprefix(SQLITE)), home / "mlflow.new"
     if has_run(path):
         return
-    from mlflow import MlflowClient  # takes seconds, and who only asks `has_run` does not need it
-    from mlflow.store.db.utils import _get_latest_schema_revision
+    import mlflow.store.db.utils  # takes seconds, and who only asks `has_run` does not need it
 
-    if _revision(path) == _get_latest_schema_revision():
+    if _revision(path) == mlflow.store.db.utils._get_latest_schema_revision():
         return
     for left in (new, new.with_name(f"{new.name}-journal"), path.with_name(f"{path.name}-journal")):
         left.unlink(missing_ok=True)
     if path.exists():
         log.warning("%s had a part of its tables only, left by an interrupt, and no run; it was made anew", path)
-    MlflowClient(tracking_uri=f"{SQLITE}{new}", registry_uri=f"{SQLITE}{new}").search_experiments(max_results=1)
+    mlflow.MlflowClient(tracking_uri=f"{SQLITE}{new}", registry_uri=f"{SQLITE}{new}").search_experiments(max_results=1)
     new.replace(path)
 
 

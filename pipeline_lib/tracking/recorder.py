@@ -13,9 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput, Metric
 from mlflow.exceptions import MlflowException
 
-from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.championship import Contender, decide
-from pipeline_lib.tracking.connection import as_default, connect
+from pipeline_lib.tracking.connection import as_default
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.runs import TAG_RUN, RunRecorder
 from pipeline_lib.tracking.traces import record_traces
@@ -82,6 +81,11 @@ class Recorder(RunRecorder):
         self.tags(key, {TAG_CHAMPION: why})
         self.champions[key] = why
 
+    def current_champion(self, registered: str) -> Contender | None:
+        """Return the test of the champion of a registered model, or None."""
+        version = _champion_version(self._client, registered)
+        return Contender.from_tags(version.tags) if version else None
+
     def traces(self, key: RunKey, episodes: list[dict[str, Any]]) -> None:
         """Record episodes as traces of the run, in place of those that it had."""
         experiment, run = self.ids(key)
@@ -119,12 +123,6 @@ class Recorder(RunRecorder):
     def _tag_version(self, registered: str, version: str, contender: Contender) -> None:
         for name, value in {TAG_RUN: contender.run, **contender.tags()}.items():
             self._client.set_model_version_tag(registered, version, name, value)
-
-
-def champion(home: Path, registered: str) -> Contender | None:
-    """Return the test of the champion of a registered model, or None; ``home`` as for `tracking_uri`."""
-    version = _champion_version(connect(tracking_uri(home), home), registered)
-    return Contender.from_tags(version.tags) if version else None
 
 
 def _champion_version(client: MlflowClient, registered: str) -> Any:

@@ -6,6 +6,8 @@ joined, and no value is logged twice, so a resumed run may log its history again
 checkpoint is recorded by digest and address only.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import math
@@ -15,14 +17,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.addresses import tracking_uri
-from pipeline_lib.tracking.championship import Contender
+from pipeline_lib.tracking.championship import Contender, registered_name
 from pipeline_lib.tracking.journal import Journal, log
 from pipeline_lib.tracking.operations import Operation, RunKey
 from pipeline_lib.tracking.processes import own_process
+
+if TYPE_CHECKING:
+    from pipeline_lib.tracking.recorder import Recorder
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -49,6 +54,41 @@ class Checkpoint:
     def fields(self) -> dict[str, Any]:
         """Return the fields as JSON-like data, with a name that MLflow accepts for a logged model."""
         return {**dataclasses.asdict(self), "name": _NOT_IN_A_MODEL.sub("-", self.name)}
+
+
+def open_recorder(uri: str, home: Path) -> Recorder:
+    """Return a connection to the tracking store at ``uri``; ``home`` as for `Tracker`."""
+    # It loads MLflow, which takes a second, and only those wait who read or send something.
+    from pipeline_lib.tracking.recorder import Recorder
+
+    return Recorder(uri, home)
+
+
+class NoChampionError(ValueError):
+    """There is no champion here; the message says why."""
+
+
+def find_champion(kind: str, home: Path, teams: Mapping[Path, str]) -> tuple[Contender, Path]:
+    """Return the champion of a kind of environment: its test, and the folder with its weights.
+
+    Args:
+        kind: of the environment.
+        home: as for `Tracker`.
+        teams: digests of weights by folder.
+
+    Raises:
+        NoChampionError: there is none yet, or its weights are in no folder.
+    """
+    name = registered_name(kind)
+    found = open_recorder(tracking_uri(home), home).current_champion(name)
+    if found is None:
+        raise NoChampionError(f"{name} has no champion yet (the verdict of each run says why)")
+    for folder, weights in teams.items():
+        if weights == found.weights:
+            return found, folder
+    raise NoChampionError(
+        f"the champion is {found}, whose weights are not here; `dvc exp apply {found.run}` brings them"
+    )
 
 
 class Tracker:
@@ -110,7 +150,7 @@ class Tracker:
         identity: str = "",
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
-    ) -> "TrackedRun":
+    ) -> TrackedRun:
         """Open the child run of a stage and seed, or join it again.
 
         Args:
@@ -150,10 +190,7 @@ class Tracker:
         return self._home / "waiting" / digest(address)[:12]
 
     def _connect(self) -> Any:
-        # It loads MLflow, which takes a second, and the work does not wait for it.
-        from pipeline_lib.tracking.recorder import Recorder
-
-        return Recorder(self._uri or tracking_uri(self._home), self._home)
+        return open_recorder(self._uri or tracking_uri(self._home), self._home)
 
 
 class TrackedRun:

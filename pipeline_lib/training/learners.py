@@ -13,6 +13,7 @@ from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch
 from pipeline_lib.training.parallel import ALONE, Processes
+from pipeline_lib.training.sharding import ShardedCopy
 from pipeline_lib.training.update import Learner, Scorer
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ def make_learners(
         scorer = TokenScorer(policy.model, sampling.of(policy.name))
         sharded = None
         if settings.weights == "sharded" and processes.world > 1:
-            from pipeline_lib.training.sharding import ShardedCopy
-
             sharded = ShardedCopy(policy, scorer, processes)
         own = scorer if sharded is None else sharded.scorer
         learner = Learner(

@@ -20,6 +20,7 @@ from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
+from accelerate import PartialState
 
 T = TypeVar("T")
 
@@ -93,7 +94,5 @@ def join_processes() -> Processes:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
-    from accelerate import PartialState
-
     state = PartialState(cpu=not torch.cuda.is_available())
     return Processes(state.process_index, state.num_processes, str(state.device))

@@ -1,10 +1,11 @@
-"""Tensors that may be sharded over processes (FSDP2's DTensor); DTensor is imported only if there is one."""
+"""Tensors that may be sharded over processes (FSDP2's DTensor)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.distributed.tensor import distribute_tensor
 
 
 def full(tensor: torch.Tensor) -> torch.Tensor:
@@ -18,6 +19,4 @@ def like(whole: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
     sharded: Any = example
     if not hasattr(sharded, "placements"):
         return whole.to(example.device)
-    from torch.distributed.tensor import distribute_tensor
-
     return distribute_tensor(whole.to(example.device), sharded.device_mesh, sharded.placements)

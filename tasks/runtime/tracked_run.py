@@ -25,7 +25,7 @@ from pipeline_lib.settings import Params
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import artifact_link, run_link, tracking_uri
 from pipeline_lib.tracking.processes import own_process
-from pipeline_lib.tracking.tracker import Status
+from pipeline_lib.tracking.tracker import Status, open_recorder
 from tasks.experiment.arms import ARMS, REPORT, RESULTS, TEAM, seeds_of, training_rows
 from tasks.experiment.costs import costs
 from tasks.experiment.verdict_text import headline
@@ -101,11 +101,8 @@ def _watch() -> None:
     while True:
         try:
             if recorder is None:
-                # It loads MLflow, which takes a second, in this thread.
-                from pipeline_lib.tracking.recorder import Recorder
-
                 uri = server_url("mlflow") or tracking_uri(places().tracking)
-                recorder = Recorder(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
+                recorder = open_recorder(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
             recorder.update_all_states()
             warned = False
         except Exception as error:  # the server may be available the next time

@@ -246,9 +246,7 @@ def _end_with(client: socket.socket) -> None:
 
 
 def _holds_gpu() -> bool:
-    # Only the process with the libraries loads it, not the programs that ask for a fork.
-    import torch
-
+    torch = sys.modules["torch"]  # which this process has loaded
     return torch.cuda.is_initialized() or torch.xpu.is_initialized()
 
 

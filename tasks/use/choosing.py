@@ -1,34 +1,26 @@
 """Finds the team and the problem that the words of a command line name.
 
-Does not import torch, so that a page which only lists teams and problems stays small.
-
-`opened` yields the team with its weights in memory, ready to play; `offers` lists the choices on a page.
+Does not import torch, so that a page which only lists teams and problems (`offers`) stays small; `playing` opens teams.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.settings import Params
-from pipeline_lib.tracking.championship import registered_name
+from pipeline_lib.tracking.tracker import NoChampionError, find_champion
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, seeds_of, trained_folder
 from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.services.process_environment import places
-
-if TYPE_CHECKING:
-    from pipeline_lib.play import Player
-
 
 TEAMS = "selected, champion, base, single, single-base, or the folder of a checkpoint"
 
@@ -85,16 +77,12 @@ def _title(arm: str, seed: int, step: int) -> str:
 
 def _champion(params: Params) -> Choice:
     """Return the champion's checkpoint, found by the digest of its weights among the checkpoints in this folder."""
-    from pipeline_lib.tracking.recorder import champion  # MLflow takes a second, and few ask for the champion
-
-    name = registered_name(params.environment.kind)
-    found = champion(places().tracking, name)
-    if found is None:
-        raise ChoiceError(f"{name} has no champion yet (the verdict of each run says why)")
-    for folder in sorted(TRAINED.glob("*/step-*")):
-        if str(read_record(folder / RECORD)["team"]) == found.weights:
-            return Choice(f"the champion, {found}", TEAM, folder)
-    raise ChoiceError(f"the champion is {found}, whose weights are not here; `dvc exp apply {found.run}` brings them")
+    teams = {folder: str(read_record(folder / RECORD)["team"]) for folder in sorted(TRAINED.glob("*/step-*"))}
+    try:
+        found, folder = find_champion(params.environment.kind, places().tracking, teams)
+    except NoChampionError as error:
+        raise ChoiceError(str(error)) from None
+    return Choice(f"the champion, {found}", TEAM, folder)
 
 
 def offers(params: Params) -> dict[str, Any]:
@@ -202,25 +190,3 @@ def problem_from_text(params: Params, text: str) -> Any:
         return task.parse_problem(text)
     except (ValueError, TypeError, KeyError) as error:
         raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None
-
-
-@contextmanager
-def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Player]:
-    """Yield the team in its environment, ready to play, and close both afterwards.
-
-    Raises:
-        ChoiceError: the team has no policy for an agent of ``problem``, which it will play.
-        ProblemsError: no problems were prepared.
-    """
-    # torch: a page on which nobody plays has none
-    from pipeline_lib.assembly.players import opened as open_team
-    from tasks.experiment.setups import setup_of
-
-    with open_team(setup_of(params, choice.arm), choice.folder) as player:
-        team = player.team
-        for agent in player.environment.agents(problem) if problem is not None else ():
-            if team.uses.get(agent, "team") not in team.policies:
-                raise ChoiceError(
-                    f"problem {problem.id} has an agent {agent!r}; agents of the team: {', '.join(team.uses)}"
-                )
-        yield player

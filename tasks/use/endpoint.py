@@ -24,8 +24,9 @@ from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import PROBLEMS
 from tasks.use.api_requests import TEAM_MODEL, ChatRequest, CompletionRequest, Limits, RequestReader, TextRequest
-from tasks.use.choosing import Choice, opened, untrusted_problem
+from tasks.use.choosing import Choice, untrusted_problem
 from tasks.use.local_server import address, event, guard, kind_of, listen, refusal, run, status_and_message
+from tasks.use.playing import opened
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 
 

@@ -27,7 +27,7 @@ from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.report.text import STYLE, coloured, harmless
 from pipeline_lib.settings import load_params
-from tasks.use.choosing import choose_team, named_problem, offers, opened, typed_problem
+from tasks.use.choosing import choose_team, named_problem, offers, typed_problem
 from tasks.use.episode import AgentAnswer, PlayedTurn, Show, facts
 from tasks.use.local_server import address, event, guard, listen, refusal, run, status_and_message
 
@@ -198,7 +198,7 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
     Raises:
         ChoiceError, ProblemsError, SettingsError, PolicyError: there is no such team or problem, or it does not open.
     """
-    from tasks.use.playing import play  # torch: a page on which nobody plays has none
+    from tasks.use.playing import opened, play  # torch: a page on which nobody plays has none
 
     params = load_params()
     problem = typed_problem(params, request.typed) if request.typed else named_problem(request.problem)

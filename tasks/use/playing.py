@@ -1,16 +1,39 @@
 """A team plays one problem; the episode is displayed while it is played, and returned as data."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pipeline_lib.assembly.players import opened as open_player
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import Root, paired
 from pipeline_lib.play.watching import Generation, Watcher
 from pipeline_lib.rollouts.engine import Action
+from pipeline_lib.settings import Params
+from tasks.experiment.setups import setup_of
+from tasks.use.choosing import Choice, ChoiceError
 from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show
+
+
+@contextmanager
+def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Player]:
+    """Yield the team in its environment, ready to play, and close both afterwards.
+
+    Raises:
+        ChoiceError: the team has no policy for an agent of ``problem``, which it will play.
+        ProblemsError: no problems were prepared.
+    """
+    with open_player(setup_of(params, choice.arm), choice.folder) as player:
+        team = player.team
+        for agent in player.environment.agents(problem) if problem is not None else ():
+            if team.uses.get(agent, "team") not in team.policies:
+                raise ChoiceError(
+                    f"problem {problem.id} has an agent {agent!r}; agents of the team: {', '.join(team.uses)}"
+                )
+        yield player
 
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:

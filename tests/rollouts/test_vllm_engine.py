@@ -11,7 +11,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling, make_engine
+from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.vllm_hosts import WorkerHost
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.needs import VLLM_PYTHON, needs

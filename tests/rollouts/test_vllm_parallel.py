@@ -13,7 +13,8 @@ import psutil
 import pytest
 import torch
 
-from pipeline_lib.rollouts import Action, Sampling, make_engine
+from pipeline_lib.rollouts import Action, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from tests.needs import ROOT, VLLM_PYTHON, needs
 from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, section, shake, vllm_policy
 from tests.rollouts.tiny import reference_logprobs
@@ -69,7 +70,8 @@ def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int
 
 TRAINER = """
 import psutil
-from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.rollouts import Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from tests.rollouts.test_vllm_engine import assert_exact, requests, section, shake, vllm_policy
 team, sampling = vllm_policy(), Sampling(max_new_tokens=12)
 engine = make_engine(section(tensor_parallel=2))
@@ -106,7 +108,8 @@ def test_ranks_take_new_weights_and_end_with_a_killed_trainer() -> None:
 
 INSIDE = """
 import json, multiprocessing, sys
-from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.rollouts import Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.policies.policy import Policy
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from types import SimpleNamespace

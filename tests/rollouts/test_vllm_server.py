@@ -16,7 +16,8 @@ import torch
 
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.policies.remote import remote_team
-from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
+from pipeline_lib.rollouts import EngineError, Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.needs import VLLM_PYTHON, needs

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.rollouts import EngineError, make_engine
+from pipeline_lib.rollouts import EngineError
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.vllm_setup import check_divides, gpus_of
 from pipeline_lib.rollouts.vllm_worker import share
 from pipeline_lib.settings.rollouts import VllmRollouts

@@ -15,8 +15,8 @@ from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
-from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Request, Sampling
+from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.params import Params
 from pipeline_lib.training.checkpoint_folders import step_folder

@@ -12,7 +12,8 @@ import pytest
 
 from pipeline_lib.play import Player
 from pipeline_lib.policies.policy import Team
-from pipeline_lib.rollouts import Sampling, make_engine
+from pipeline_lib.rollouts import Sampling
+from pipeline_lib.rollouts.make import make_engine
 from tasks.use.api_requests import Limits
 from tasks.use.endpoint import make_app
 from tasks.use.queueing import BatchQueue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.task import check_critic, check_steps
 from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import check_solutions
+from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_later, demonstrate_others
 from pipeline_lib.environments.coding.metrics import METRICS, OF_TEAMS, SCHEMES, TERMS
 from pipeline_lib.environments.coding.problems.datasets import read_dataset, solution_jobs, typed_problem
@@ -139,6 +140,4 @@ class CodingTask(TeamTask):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.coding.audit.examiner import CodingExaminer  # loads scipy: 0.5 s
-
         return CodingExaminer()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environment_kit.dialogue import talk_metrics
+from pipeline_lib.environments.documents.audit import DocumentsExaminer
 from pipeline_lib.environments.documents.demonstrations import demonstrate
 from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.published import read_dataset
@@ -145,6 +146,4 @@ class DocumentsTask(Task):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.documents.audit import DocumentsExaminer  # loads scipy: 0.5 s
-
         return DocumentsExaminer()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.task import check_steps
 from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import check_solutions
+from pipeline_lib.environments.modules.audit import ModulesExaminer
 from pipeline_lib.environments.modules.demonstrations import demonstrate, demonstrate_later
 from pipeline_lib.environments.modules.hand_out import LEAD, WORKERS
 from pipeline_lib.environments.modules.metrics import METRICS
@@ -126,8 +127,6 @@ class ModulesTask(TeamTask):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.modules.audit import ModulesExaminer  # loads scipy: 0.5 s
-
         return ModulesExaminer()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.task import Task
+from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer
 from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
 from pipeline_lib.environments.philosophers.metrics import METRICS, TERMS
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
@@ -87,6 +88,4 @@ class PhilosophersTask(Task):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer  # loads scipy: 0.5 s
-
         return PhilosophersExaminer()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environment_kit.dialogue import talk_metrics
+from pipeline_lib.environments.planning.audit import PlanningExaminer
 from pipeline_lib.environments.planning.demonstrations import demonstrate
 from pipeline_lib.environments.planning.problem import AGENTS, SINGLE, PlanningProblem, generate
 from pipeline_lib.environments.planning.rewards import TERMS
@@ -95,6 +96,4 @@ class PlanningTask(Task):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.planning.audit import PlanningExaminer  # loads scipy: 0.5 s
-
         return PlanningExaminer()

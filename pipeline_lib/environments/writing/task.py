@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.task import check_steps
 from pipeline_lib.environment_api.team_task import TeamTask
+from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.demonstrations import demonstrate
 from pipeline_lib.environments.writing.figures import texts
 from pipeline_lib.environments.writing.metrics import METRICS, TERMS
@@ -68,8 +69,6 @@ class WritingTask(TeamTask):
         return METRICS
 
     def audit(self) -> Any:
-        from pipeline_lib.environments.writing.audit import WritingExaminer  # loads scipy: 0.5 s
-
         return WritingExaminer()
 
     def figures(self, data: Any) -> Sequence[Any]:

@@ -137,7 +137,7 @@ class Objects(shared.Shared):
 
     def _await(self, thing: Any) -> Any:
         """Run an awaitable; return ``("value", result)``, or ``("end", None)`` if an iterator is exhausted."""
-        import asyncio
+        import asyncio  # few programs need it, and every fork copies what the fork server has loaded
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

@@ -44,9 +44,7 @@ def scalar_form(value: Any) -> list[Any]:
 
 def scalar(code: Any, item: Any) -> Any:
     """Return the scalar of numpy with that form; a plain number or text if numpy is not installed."""
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
+    if _numpy() is None:
         return values.decode(item)
     return _array(code, [], item)[()]
 
@@ -89,15 +87,22 @@ def overlap(left: Any, right: Any) -> bool:
     return arrays and bool(numpy.may_share_memory(left, right))  # type: ignore[union-attr]
 
 
+def _numpy() -> Any:
+    """Return numpy, which only some images hold; None if it is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
 def _array(code: Any, shape: Any, items: Any) -> Any:
     if type(code) is not str or code not in _SCALARS or len(code) != 1:
         raise BadValue("form", "not an array of numbers")
     if any(type(length) is not int or not 0 <= length <= values.MOST_ITEMS for length in shape):
         raise BadValue("size", "not the lengths of an array")  # an empty array may have any number of rows
-    try:
-        import numpy
-    except ImportError:
-        raise BadValue("form", "an array, but numpy is not installed") from None
+    if (numpy := _numpy()) is None:
+        raise BadValue("form", "an array, but numpy is not installed")
     return numpy.array(values.decode(items), dtype=code).reshape(shape)
 
 
@@ -105,7 +110,7 @@ def _image(mode: str, width: int, height: int, pixels: str, source: dict[str, st
     if mode not in _MODES or type(width) is not int or type(height) is not int or not 0 < width * height <= _MOST_BYTES:
         raise BadValue("form", "not an image")
     try:
-        from PIL import Image
+        from PIL import Image  # as numpy
     except ImportError:
         raise BadValue("form", "an image, but Pillow is not installed") from None
     image: Any = Image.frombytes(mode, (width, height), bytes.fromhex(pixels))

@@ -203,15 +203,17 @@ def _is_of_machine(zone: Any) -> bool:
 
 def _zone(part: Any) -> Any:
     """Return the time zone of `zone_of`; raises one of `BROKEN` or `BadValue` for other input."""
-    import datetime
-    import zoneinfo
-
     if type(part) is not str:
-        return datetime.timezone(datetime.timedelta(microseconds=_integer(part)))
+        return _imported("timezone")(_imported("timedelta")(microseconds=_integer(part)))
     try:
-        return zoneinfo.ZoneInfo(part)
+        return _imported("ZoneInfo")(part)
     except OSError:
         raise BadValue("form", "not a time zone") from None
+
+
+def _imported(name: str) -> Any:
+    """Return one of `_PLAIN_TYPES`; not imported before, since every fork copies what the fork server has loaded."""
+    return getattr(__import__(next(module for module, known in _PLAIN_TYPES if known == name)), name)
 
 
 def stdlib_name(kind: type) -> str | None:
@@ -358,20 +360,16 @@ def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
     if tag == "array.array":
         return make_array(body[0], _decode(body[1], depth))
     if tag == "Fraction":
-        from fractions import Fraction
-
-        return Fraction(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
+        return _imported(tag)(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
     if tag == "namedtuple":
         name, fields, parts = body
         return namedtuple(name, tuple(fields))(*[_decode(part, depth) for part in parts])
     if tag in TIMES:
-        import datetime
-
         parts = [_integer(part) for part in body[: len(TIMES[tag])]]
         rest = [_zone(part) for part in body[len(parts) :]]
         if tag not in ("datetime", "time"):
-            return getattr(datetime, tag)(*parts, *rest)
-        return getattr(datetime, tag)(*parts[:-1], *rest, fold=parts[-1])
+            return _imported(tag)(*parts, *rest)
+        return _imported(tag)(*parts[:-1], *rest, fold=parts[-1])
     if tag in _ZONES:
         (part,) = body
         return _zone(part)
@@ -405,9 +403,7 @@ def _decode_text(tag: str, body: Any) -> Any:
             raise BadValue("size", f"an integer of more than {_digits} digits")
         return int(body, 16)
     if tag == "Decimal":
-        from decimal import Decimal
-
-        number = Decimal(body)
+        number = _imported(tag)(body)
         if number.is_finite() and len(body) + abs(number.adjusted()) > _digits:
             raise BadValue("size", f"a decimal number that is longer than {_digits} digits when it is written out")
         return number
