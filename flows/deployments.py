@@ -59,7 +59,7 @@ def experiment(
         name: of the run in Prefect, MLflow and its report, and in DVC with dashes; if empty, the name of the flow run
         note: what the run is for; shown beside its name
         settings: an empty field leaves the setting as it is in params.yaml or in the preset
-        overrides: any other setting, as on the command line: problems=mbpp, train.loss.kl=0.05
+        overrides: any other setting, as on the command line: problems=humaneval, train.loss.kl=0.05
         jobs: number of stages that run at the same time
         share: take results of other machines and give them this run, through DVC's default remote and git's origin
     """

@@ -4,7 +4,7 @@ symposium plan --difference 0.02 0.05          # variances from results/test, if
 symposium plan --between 0.05 --within 0.1       # or given by hand, squared natural units
 symposium plan --memory                          # memory of every stage, on this machine
 symposium plan --memory --gpu 24                 # on a GPU of 24 GiB
-symposium plan --memory -S environment=coding-qwen -S rollouts=gpu   # with other settings than those of params.yaml
+symposium plan --memory -S environment=coding-qwen -S rollouts.rows=64   # with other settings than those of params.yaml
 """
 
 import argparse

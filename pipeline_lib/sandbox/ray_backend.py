@@ -146,14 +146,12 @@ class RayBackend:
 
     def _find_hosts(self) -> None:
         """Start a host on every node without one; drop those of dead nodes."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         ray = self._ray
         alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         for node in set(self._hosts) - alive:
             del self._hosts[node]
         for node in sorted(alive - set(self._hosts)):
-            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
             actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy, max_restarts=0)
             self._hosts[node] = actor.remote(*self._arguments)
         if not self._hosts:

@@ -23,7 +23,7 @@ def connect(address: str, project: Path | None = None) -> Any:
         ConnectionError, RuntimeError: Ray is not installed, there is no cluster, or the folder is too large.
     """
     try:
-        import ray
+        import ray.util.scheduling_strategies
     except ImportError as error:
         raise ConnectionError(f"Ray is not installed: pip install 'ray>=2.50' ({error})") from None
     if ray.is_initialized():

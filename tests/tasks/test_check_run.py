@@ -35,7 +35,7 @@ def settings(**sections: Any) -> Params:
     [
         ({"problems": {"kind": "humaneval", "source": "six.jsonl"}}, "policy.kind: the embedded model cannot play"),
         ({"environment": "modules-classeval"}, "no demonstrations of problems of kind"),
-        ({"rollouts": "vllm", "policy": "qwen3-1.7b-lora"}, "rollouts.python: there is no program"),
+        ({"rollouts": "vllm", "policy": "qwen2.5-coder-3b-lora"}, "rollouts.python: there is no program"),
         (
             {"environment": {**EXPERT, "expert": {**EXPERT["expert"], "key_variable": "NO_SUCH_KEY"}}},
             "environment.expert.key_variable: the environment variable NO_SUCH_KEY is not set",
@@ -70,7 +70,7 @@ def test_the_shipped_settings_pass_and_plan_their_seeds(project: Path):
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (ROOT / "conf/environment").glob("*.yaml")))
 def test_every_preset_for_the_embedded_model_passes(project: Path, preset: str):
-    sections = {"policy": "qwen3-1.7b-lora"} if preset in ("dpbench", "modules-classeval") else {}
+    sections = {"policy": "qwen2.5-coder-3b-lora"} if preset in ("dpbench", "modules-classeval") else {}
     check_run(settings(environment=preset, **sections))
 
 

@@ -41,7 +41,7 @@ def test_presets_come_first_then_settings_then_overrides() -> None:
     found = form(
         {"environment": "coding-quick"},
         settings,
-        ["train.learning_rate=5e-4", "problems=mbpp", "problems.source=my.jsonl"],
+        ["train.learning_rate=5e-4", "problems.kind=mbpp", "problems.source=my.jsonl"],
     )
     preset = form({"environment": "coding-quick"}, {}, [])
     assert (found.train.steps, found.train.learning_rate, found.seeds.train) == (20, 5e-4, (5, 6))

@@ -315,7 +315,7 @@ def test_the_preset_trains_whole_episodes_and_what_cannot_work_is_refused(tmp_pa
         (f"{team}evaluate: {{baselines: [sequential_pipeline]}}\n", "workers of an orchestrated team read"),
         (f"{team}train: {{individual_reward: 0.5}}\n", "no part belongs to one agent"),
         (
-            "environment: {preset: modules-classeval, team: orchestrated}\npolicy: qwen3-1.7b-lora\n"
+            "environment: {preset: modules-classeval, team: orchestrated}\npolicy: qwen2.5-coder-3b-lora\n"
             "evaluate: {baselines: []}\n",
             "problems of kind classeval are methods of one class",
         ),

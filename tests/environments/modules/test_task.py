@@ -31,9 +31,8 @@ def params_of(folder: Path, text: str):
     return load_params(folder / "params.yaml", ROOT / "conf")
 
 
-@pytest.mark.parametrize("preset", ["modules", "modules-quick"])
-def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: str):
-    params = params_of(tmp_path, f"environment: {preset}\n")
+def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path):
+    params = params_of(tmp_path, "environment: modules\n")
     assert (params.environment.kind, params.problems.kind) == ("modules", "module_graphs")
     assert params.evaluate.metric == "system_passed"
     assert [guard.metric for guard in params.evaluate.guards] == ["parts_parse"]
