@@ -55,8 +55,22 @@ QUOTED = [
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
     ("feedback.md", "**Against a further turn", ["benchmarks/results/tools.json"]),
-    ("documents.md", "> Against the base: IMPROVED", ["benchmarks/results/documents-verdict.json"]),
+    (
+        "documents.md",
+        "> Against the base: IMPROVED. Answers with their support: 52.2",
+        ["benchmarks/results/documents-verdict.json"],
+    ),
     ("documents.md", "Useless talk falls", ["benchmarks/results/documents-verdict.json"]),
+    (
+        "documents.md",
+        "> Against the base: IMPROVED. Answers with their support: 89.2",
+        ["benchmarks/results/documents-tools-verdict.json"],
+    ),
+    (
+        "documents.md",
+        "Where agents read all",
+        ["benchmarks/results/documents-tools-verdict.json", "benchmarks/results/documents-verdict.json"],
+    ),
     ("planning.md", "> Against the base: IMPROVED", ["benchmarks/results/planning-verdict.json"]),
     ("planning.md", "The single agent reads", ["benchmarks/results/planning-verdict.json"]),
     ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
