@@ -33,6 +33,7 @@ from tasks.services.servers import PAGE_PORT
 from tasks.use.api_requests import Limits as ServerLimits
 from tests.audit.public_rewards import BAD, SOUND
 from tests.play.test_tools import BOUND
+from tests.rollouts.test_vllm_engine import BOUND as VLLM_BOUND
 from tests.test_claims import COUNTS
 
 ROOT = Path(__file__).parents[1]
@@ -189,6 +190,7 @@ LIMITS = [
     ("feedback.md", r"the new code, at most (\d+) characters", str(MAX_CODE)),
     ("feedback.md", r"would write in its place, cut to (\d+) characters", str(MAX_CRITIC)),
     ("feedback.md", r"in the tests: below ([\d.]+) nats", f"{BOUND:.5f}"),
+    ("feedback.md", r"nats, with vLLM below ([\d.]+)\)", f"{VLLM_BOUND:.4f}"),
     ("monitors.md", r"the last five of these and at least (\d+) pairs", str(LEAST_PAIRS)),
     ("monitors.md", r"empty in more than (\d+) %", f"{100 * IDLE:g}"),
     ("monitors.md", r"not within (\d+) % of its best", f"{100 * AT_BEST:g}"),

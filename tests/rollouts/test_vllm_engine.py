@@ -10,13 +10,19 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from pipeline_lib.policies.policy import Policy
+from pipeline_lib.play import Player, groups
+from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.vllm_hosts import WorkerHost
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.needs import VLLM_PYTHON, needs
+from tests.play.test_tools import Oracle
 from tests.rollouts.tiny import END, policy, reference_logprobs
+from tests.training.conftest import TOYS, make_model, make_settings, make_tokenizer, run_training
+
+#: Largest difference of log-probabilities, in nats, as docs/feedback.md says.
+BOUND = 1e-4
 
 PROMPTS = [tuple(range(40, 40 + n)) for n in (3, 17, 9, 1)]
 
@@ -42,7 +48,7 @@ def assert_exact(policies: dict[str, Policy], wanted: list[Request], found: list
         assert len(actions) == request.n
         for action in actions:
             exact = reference_logprobs(policies[request.policy], request.prompt, action, s)
-            assert torch.allclose(torch.tensor(action.logprobs).double(), exact, atol=1e-4)
+            assert torch.allclose(torch.tensor(action.logprobs).double(), exact, atol=BOUND)
 
 
 def shake(team: Policy) -> None:
@@ -135,6 +141,24 @@ def test_new_weights_are_taken_and_old_ones_refused(team: Policy, engine: Engine
         engine.update(team)
         sampling = Sampling(max_new_tokens=12)
         assert_exact({"team": team}, requests(), engine.generate(requests(), sampling), sampling)
+
+
+def test_texts_around_results_of_a_tool_are_trained_with_the_log_probabilities_of_the_trainer(tmp_path: Path) -> None:
+    team = Team({"team": Policy("team", make_model(hidden=64, spread=0.1), make_tokenizer())}, {})
+    settings = make_settings(steps=3, checkpoint_every=3, learning_rate=1e-3)
+    sampling = Sampling(0.8, max_new_tokens=12)
+    engine = make_engine(section())
+    try:
+        _, steps = run_training(tmp_path, team, Oracle(), settings=settings, sampling=sampling, engine=engine)
+        found = Player(Oracle(), team, engine, sampling).play(groups(TOYS, 16, 7)).decisions
+    finally:
+        engine.close()
+    assert all(step["actions/tool_calls"] > 10 and step["update/tokens"] > 20 for step in steps)
+    assert 0 < max(step["mismatch/max"] for step in steps) < BOUND
+    assert max(decision.tool_calls for decision in found) > 2
+    for decision in found:
+        wanted = [Request("team", prompt, 1, 0) for prompt in decision.prompts]
+        assert_exact(team.policies, wanted, [[action] for action in decision.actions], sampling)
 
 
 def adapted(base: Policy, name: str, seed: int) -> Policy:
