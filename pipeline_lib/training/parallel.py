@@ -7,25 +7,32 @@ Weights are held in one of two ways: ``replicated``, all weights in every proces
 once, after the last micro-batch, whose number may differ between processes), or ``sharded`` (FSDP2, see `sharding`),
 for models whose gradients and optimiser moments do not fit into one GPU.
 
-If a process fails, the launcher ends the others; the same command continues from the last checkpoint.  Between steps,
-all processes stop if one of them was asked to.
+If a process fails, the launcher ends the others; the same command continues from the last checkpoint, which the first
+process lends to machines that do not have it.  Between steps, all processes stop if one of them was asked to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
 
+from pipeline_lib.storage import file_digests, new_folder
+
 T = TypeVar("T")
 
 #: Gradients are summed in pieces of this many numbers.
 BUCKET = 2**24
+
+_PIECE = 2**26  # bytes of a file that travel at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,49 @@ class Processes:
                 waiting = []
         if waiting:
             self._sum_bucket(waiting)
+
+    @contextlib.contextmanager
+    def lent(self, folder: Path) -> Iterator[None]:
+        """Have a folder of the first process on every machine while the block lasts.
+
+        Every process must enter it; the first one of a machine writes, where the folder is missing or another one.
+        """
+        if self.world == 1:
+            yield
+            return
+        held = self.gather(file_digests(folder) if folder.is_dir() else {})
+        lacks = int(os.environ.get("LOCAL_RANK", "0")) == 0 and held[self.rank] != held[0]
+        if self.any(lacks):
+            self._write(folder, held[0], lacks)
+        yield
+        self.gather(None)  # another process of this machine may be reading
+        if lacks:
+            shutil.rmtree(folder)
+
+    def _write(self, folder: Path, names: Iterable[str], lacks: bool) -> None:
+        with new_folder(folder) if lacks else contextlib.nullcontext() as target:
+            for name in names:
+                if target is not None:
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.ExitStack() as opened:
+                    source = opened.enter_context((folder / name).open("rb")) if self.first else None
+                    sink = opened.enter_context((target / name).open("wb")) if target is not None else None
+                    while piece := self._from_first(source.read(_PIECE) if source is not None else b""):
+                        if sink is not None:
+                            sink.write(piece)
+        self.gather(None)  # before it is there, nobody of that machine may read it
+
+    def _from_first(self, piece: bytes) -> bytes:
+        """Return the bytes that the first process gives."""
+        length = torch.tensor([len(piece)], device=self.device)
+        dist.broadcast(length, 0)
+        content = torch.empty(int(length), dtype=torch.uint8)
+        if piece:
+            content.copy_(torch.frombuffer(bytearray(piece), dtype=torch.uint8))
+        content = content.to(self.device)
+        if int(length):
+            dist.broadcast(content, 0)
+        return content.cpu().numpy().tobytes()
 
     def _sum_bucket(self, tensors: list[torch.Tensor]) -> None:
         flat = torch.cat([tensor.detach().reshape(-1).to(self.device) for tensor in tensors])

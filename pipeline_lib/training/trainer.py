@@ -34,7 +34,7 @@ from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.settings.train import LEARNED, TrainSettings, unfit_for_tools
 from pipeline_lib.training.ablation import ablate
 from pipeline_lib.training.budget import Budget, most_steps
-from pipeline_lib.training.checkpoint_folders import step_folder
+from pipeline_lib.training.checkpoint_folders import state_folder, step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.critic import Critic
 from pipeline_lib.training.curriculum.samplers import Sampler
@@ -263,14 +263,16 @@ def _start_or_resume(
     counters: dict[str, float] = {"executed": 0, "lost": 0, "used": 0}
     if start is None:
         return 0, counters
-    load_checkpoint(step_folder(scratch, start), team)
+    with processes.lent(folder := step_folder(scratch, start)):
+        load_checkpoint(folder, team)
     for learner in learners:
         if start == 0:
             learner.policy.version = 0
         if learner.sharded is not None:
             learner.sharded.copy_in()
     if 0 < start < most or (start and open_end):
-        sampler_state, kept = load_state(scratch, start, learners, critic)
+        with processes.lent(state_folder(scratch, start)):
+            sampler_state, kept = load_state(scratch, start, learners, critic)
         counters |= kept
         sampler.restore(sampler_state)
     return start, counters

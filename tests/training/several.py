@@ -1,6 +1,8 @@
 """What two processes do in ``test_parallel``: train toy teams in every way, and leave the results in files."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -106,5 +108,15 @@ if __name__ == "__main__":
     for case in handed_over:
         begin(case, out / "begun-by-two" / case, together)
         ended = end(case, out / "ended-by-two", out / "begun-by-one" / case, together)
+        # As on two machines: the second one holds a damaged checkpoint, and no state.
+        disk = out / ("begun-by-one-again" if together.first else "elsewhere") / case
+        if not together.first:
+            os.environ["LOCAL_RANK"] = "0"
+            shutil.copytree(out / "begun-by-one-again" / case / "step-00002", disk / "step-00002")
+            largest = max((disk / "step-00002").rglob("*.safetensors"), key=lambda path: path.stat().st_size)
+            largest.write_bytes(largest.read_bytes()[:-1])
+        again = end(case, out / "ended-by-machines", disk, together)
+        assert again["digest"] == ended["digest"] and len(again["rows"]) == (2 if together.first else 0)
+        assert together.first or not list(disk.iterdir()), "what was lent stays there"
         if together.first:
             (out / f"{case}-ended-by-two.json").write_text(json.dumps(ended))

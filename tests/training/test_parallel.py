@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     handed_over = sorted({item.callspec.params["name"] for item in asked if "began" in item.name})
     for name in handed_over:
         begin(name, folder / "begun-by-one" / name, Processes())
+        shutil.copytree(folder / "begun-by-one" / name, folder / "begun-by-one-again" / name)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "tests.training.several"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, *launcher, str(folder), json.dumps(cases), json.dumps(handed_over)]
