@@ -53,13 +53,16 @@ class PlanningProblem:
 
     @property
     def content_hash(self) -> str:
-        """Return a digest of the constraints, in any order."""
-        sets = [[sorted(values) for values in kind] for kind in (self.days, self.places)]
-        return digest([sets, self.budgets])
+        """Return a digest of the constraints in any order, whichever agent has which."""
+        return min(self._digest((0, 1)), self._digest((1, 0)))
+
+    def _digest(self, agents: Sequence[int]) -> str:
+        sets = [[sorted(values[agent]) for agent in agents] for values in (self.days, self.places)]
+        return digest([sets, [self.budgets[agent] for agent in agents if self.budgets]])
 
     @property
     def id(self) -> str:
-        return f"appointment/{self.content_hash[:12]}"
+        return f"appointment/{self._digest((0, 1))[:12]}"
 
     @property
     def family(self) -> str:
@@ -133,15 +136,20 @@ def blind(problems: Sequence[PlanningProblem]) -> tuple[Plan, float, float]:
 def generate(settings: AppointmentProblems) -> dict[str, list[PlanningProblem]]:
     """Return the problems of all splits; the same settings give the same problems.
 
+    None has in another split its mirror image, in which the agents have exchanged their constraints.
+
     Raises:
         ValueError: a split is larger than the number of different problems that can be found for it.
     """
     rng = random.Random(digest(["planning", settings.seed]))
+    split_of_content: dict[str, str] = {}
 
     def drawn(split: str) -> list[PlanningProblem]:
         def one(_: int) -> PlanningProblem | None:
             problem = draw_problem(settings, rng)
-            return problem if split_of(problem.family, settings.seed, settings.apart_from) == split else None
+            if split_of(problem.family, settings.seed, settings.apart_from) != split:
+                return None
+            return problem if split_of_content.setdefault(problem.content_hash, split) == split else None
 
         return draw_distinct(split, getattr(settings.sizes, split), one, "ask for fewer")
 

@@ -50,12 +50,33 @@ def test_no_plan_is_much_likelier_than_another_and_the_best_blind_one_is_found()
 def test_the_same_settings_give_the_same_problems_and_no_problem_is_in_two_splits() -> None:
     found = appointments()
     assert found == generate(AppointmentProblems(sizes=SIZES)) != generate(AppointmentProblems(sizes=SIZES, seed=8))
-    hashes = [problem.content_hash for problems in found.values() for problem in problems]
-    assert len(set(hashes)) == len(hashes) == sum(SIZES.values())
+    names = [problem.id for problems in found.values() for problem in problems]
+    assert len(set(names)) == len(names) == sum(SIZES.values())
     problem = found["test"][0]
     assert PlanningProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
     turned = dataclasses.replace(problem, days=tuple(days[::-1] for days in problem.days))
-    assert turned != problem and turned.content_hash == problem.content_hash
+    assert turned != problem and (turned.id, turned.content_hash) == (problem.id, problem.content_hash)
+
+
+@pytest.mark.parametrize("budgets", [True, False])
+def test_no_split_has_the_mirror_image_of_a_problem_of_another(budgets: bool) -> None:
+    def both(problem: PlanningProblem) -> frozenset[tuple[frozenset[str], frozenset[str], int | None]]:
+        own = zip(problem.days, problem.places, problem.budgets or (None, None), strict=True)
+        return frozenset((frozenset(days), frozenset(places), budget) for days, places, budget in own)
+
+    sizes = {"train": 4096, "validation": 64, "test": 128}
+    found = generate(AppointmentProblems(options=4, budgets=budgets, sizes=sizes))
+    contents = {split: {both(problem) for problem in problems} for split, problems in found.items()}
+    assert len(contents["train"]) < 4096, "within a split there are some"
+    assert not contents["train"] & contents["validation"] and not contents["test"] & contents["train"]
+    assert not contents["test"] & contents["validation"]
+    problem = found["test"][0]
+    mirror = dataclasses.replace(
+        problem, days=problem.days[::-1], places=problem.places[::-1], budgets=problem.budgets[::-1]
+    )
+    assert mirror.content_hash == problem.content_hash and mirror.id != problem.id
+    other = dataclasses.replace(problem, days=problem.days[::-1])
+    assert other.content_hash != problem.content_hash
 
 
 @pytest.mark.parametrize(
