@@ -39,11 +39,8 @@ def storage(cluster: Cluster, passwords: Passwords, say: Callable[[str], None]) 
         ClusterError: one does not start, or is in use, or the passwords are not those that it was made with.
     """
     with _own(cluster.folder):
-        for name, port, count in (("postgres", cluster.ports.postgres, 1), ("store", cluster.ports.store, store.PORTS)):
-            _require_free(name, port, count)
-        database.make(cluster.folder / "postgres", passwords.pgpassword)
-        with _running(cluster, [_postgres(cluster, passwords), _store(cluster, passwords)], say) as look:
-            database.make_databases(cluster.ports.postgres, passwords.pgpassword)
+        _require_free(cluster.ports, "postgres", "store")
+        with _storage(cluster, passwords, say) as look:
             yield look
 
 
@@ -54,10 +51,12 @@ def everything(cluster: Cluster, passwords: Passwords, say: Callable[[str], None
     Raises:
         ClusterError: as `storage`.
     """
-    with storage(cluster, passwords, say) as look_at_storage:
-        for name, port in (("prefect", cluster.ports.prefect), ("mlflow", cluster.ports.mlflow)):
-            _require_free(name, port)
-        with _running(cluster, [_prefect(cluster, passwords), _mlflow(cluster, passwords)], say) as look:
+    with _own(cluster.folder):
+        _require_free(cluster.ports, *Ports._fields)
+        with (
+            _storage(cluster, passwords, say) as look_at_storage,
+            _running(cluster, [_prefect(cluster, passwords), _mlflow(cluster, passwords)], say) as look,
+        ):
             _require_passwords(cluster)
 
             def all_of_them() -> None:
@@ -82,12 +81,26 @@ def answering(ports: Ports, passwords: Passwords) -> dict[str, bool]:
 
 
 @contextmanager
+def _storage(cluster: Cluster, passwords: Passwords, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    database.make(cluster.folder / "postgres", passwords.pgpassword)
+    with _running(cluster, [_postgres(cluster, passwords), _store(cluster, passwords)], say) as look:
+        database.make_databases(cluster.ports.postgres, passwords.pgpassword)
+        yield look
+
+
+@contextmanager
 def _own(folder: Path) -> Iterator[None]:
-    """Let no other process run servers of this folder meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Let no other process run servers of this folder meanwhile; what was refused leaves no folder behind."""
+    is_new, lock = not folder.exists(), folder / "cluster.lock"
     try:
-        with locked(folder / "cluster.lock", wait=False):
-            yield
+        with locked(lock, wait=False):
+            try:
+                yield
+            finally:
+                if [*folder.iterdir()] == [lock]:
+                    lock.unlink()
+                    if is_new:
+                        folder.rmdir()
     except BlockingIOError:
         raise ClusterError(f"the servers of {folder} run already") from None
 
@@ -201,10 +214,12 @@ def _mlflow(cluster: Cluster, passwords: Passwords) -> _Part:
     return _Part("mlflow", command, environment, lambda: answers(f"http://127.0.0.1:{port}", "mlflow"))
 
 
-def _require_free(name: str, port: int, count: int = 1) -> None:
-    for used in range(port, port + count):
-        if free_port(used) != used:
-            raise ClusterError(f"port {used} is in use; --{name}-port names another one")
+def _require_free(ports: Ports, *names: str) -> None:
+    for name in names:
+        first = int(getattr(ports, name))
+        for used in range(first, first + (store.PORTS if name == "store" else 1)):
+            if free_port(used) != used:
+                raise ClusterError(f"port {used} is in use; --{name}-port names another one")
 
 
 def _require_passwords(cluster: Cluster) -> None:
