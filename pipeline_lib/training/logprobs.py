@@ -9,6 +9,7 @@ also sample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,6 +20,7 @@ from pipeline_lib.memory import LOGITS_CHUNK
 from pipeline_lib.rollouts.distribution import scaled_logits
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.packing import MicroBatch
+from pipeline_lib.training.tree_attention import NAME, Block, attend_to_blocks, with_blocks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,6 +42,7 @@ class TokenScorer(nn.Module):
         super().__init__()
         self.model = model
         self.sampling = sampling
+        attend_to_blocks(_causal(model))
         self.split = _splits(model)
         self.shares = _attends_to_trees(model)
 
@@ -54,7 +57,7 @@ class TokenScorer(nn.Module):
             Natural-log probabilities, float32, shape (edges,); and entropies in nats, float32, shape (edges,), or None.
         """
         causal = _causal(self.model)
-        inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible)
+        inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible, batch.blocks)
         if self.split:
             decoder = getattr(causal, causal.base_model_prefix)
             hidden = decoder(**inputs).last_hidden_state
@@ -146,13 +149,17 @@ def _causal(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _inputs(
-    causal: PreTrainedModel, ids: torch.Tensor, places: torch.Tensor, visible: torch.Tensor | None
+    causal: PreTrainedModel,
+    ids: torch.Tensor,
+    places: torch.Tensor,
+    visible: torch.Tensor | None,
+    blocks: Sequence[Block] | None,
 ) -> dict[str, Any]:
     """Return the arguments of a forward pass; without branches, plain causal attention over right-padded rows."""
     if visible is None:
         return {"input_ids": ids, "use_cache": False}
-    mask = visible[:, None]
-    if getattr(causal.config, "_attn_implementation", None) != "sdpa":
+    mask = with_blocks(visible[:, None], blocks)
+    if getattr(causal.config, "_attn_implementation", None) not in ("sdpa", NAME):
         least = torch.finfo(torch.float32).min
         mask = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, least)
     return {"input_ids": ids, "position_ids": places, "attention_mask": mask, "use_cache": False}
@@ -163,7 +170,7 @@ def _attends_to_trees(model: PreTrainedModel) -> bool:
     """Return whether a small tree of tokens gets the logits of its sequences, so that packs may branch."""
     causal = _causal(model)
     config = getattr(causal, "config", None)
-    if getattr(config, "_attn_implementation", None) not in ("eager", "sdpa"):
+    if getattr(config, "_attn_implementation", None) not in ("eager", "sdpa", NAME):
         return False
     # Our attention mask would replace a sliding window, and a short input cannot show the difference.
     if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
@@ -175,7 +182,7 @@ def _attends_to_trees(model: PreTrainedModel) -> bool:
     places = torch.tensor([[0, 1, 2, 1]], device=device)  # 1 2 3 and 1 4
     visible = torch.tensor([[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]]], device=device) > 0
     try:
-        tree = causal(**_inputs(causal, ids, places, visible)).logits[0, 3].float()
+        tree = causal(**_inputs(causal, ids, places, visible, None)).logits[0, 3].float()
     except Exception:  # a model that takes no mask for each pair of tokens, such as Bloom
         return False
     chain = causal(input_ids=ids, use_cache=False).logits[0, 3].float()

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline_lib.training.batch import PolicyBatch
+from pipeline_lib.training.tree_attention import Block, blocks_of
 
 Ints = NDArray[np.int64]
 
@@ -36,6 +37,7 @@ class MicroBatch:
         position_ids: shape (rows, length), int64, place of each node in its own sequence.
         visible: shape (rows, length, length), bool, whether a node (row) sees another (column); None where every
             row is a single sequence and plain causal attention does the same.
+        blocks: the same by stretches of tokens, for `tree_attention`; None with ``visible``.
         positions: shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
         targets: shape (edges,), int64, the token it leads to.
         behaviour: shape (edges,), float32, log-probability of that token in the engine (mean over actions).
@@ -48,6 +50,7 @@ class MicroBatch:
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     visible: torch.Tensor | None
+    blocks: tuple[Block, ...] | None
     positions: torch.Tensor
     targets: torch.Tensor
     behaviour: torch.Tensor
@@ -60,7 +63,8 @@ class MicroBatch:
     def to(self, device: torch.device) -> MicroBatch:
         """Return a copy on a device."""
         tensors: Any = ((name, getattr(self, name)) for name in self.__slots__)
-        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors if x is not None})
+        moved = {name: x.to(device, non_blocking=True) for name, x in tensors if isinstance(x, torch.Tensor)}
+        return replace(self, **moved)
 
     def of_edges(self, values: torch.Tensor) -> torch.Tensor:
         """Return values per edge, shape (edges,), from values per token of the batch (equal for tokens of one edge)."""
@@ -185,9 +189,10 @@ def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
     packs = [pack for *_, pack in placed]
     input_ids = np.full((len(rows), length), PADDING, dtype=np.int64)
     position_ids = np.zeros((len(rows), length), dtype=np.int64)
-    visible = None
+    visible, blocks = None, None
     if len(packs) > len(rows) or any(len(pack.runs) > 1 for pack in packs):
         visible = np.repeat(np.eye(length, dtype=bool)[None], len(rows), axis=0)  # padding sees itself
+        blocks = tuple(block for row, first, pack in placed for block in blocks_of(row, first, pack.runs))
     positions: list[Ints] = []
     edges: list[Ints] = []
     known = 0
@@ -211,6 +216,7 @@ def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
         input_ids=torch.from_numpy(input_ids),
         position_ids=torch.from_numpy(position_ids),
         visible=None if visible is None else torch.from_numpy(visible),
+        blocks=blocks,
         positions=torch.from_numpy(np.concatenate(positions)),
         targets=torch.tensor([target for pack in packs for target in pack.targets], dtype=torch.int64),
         behaviour=_float(total(batch.behaviour) / copies),

@@ -25,6 +25,7 @@ from pipeline_lib.training import logprobs as module
 from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.packing import MicroBatch, micro_batches
+from pipeline_lib.training.tree_attention import NAME
 from tests.rollouts.tiny import policy as tiny_policy
 from tests.training.conftest import add_lora, make_model, make_team
 
@@ -97,7 +98,7 @@ def naive(model: Any, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3-lora", "qwen2", "llama", "gemma2"])
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa", NAME])
 @pytest.mark.parametrize("budget", [1, 9, 4096])
 def test_equal_to_one_row_at_a_time_for_every_architecture(name: str, attention: str, budget: int) -> None:
     """Padding, other rows of the pass, and other branches of a tree cannot be seen."""

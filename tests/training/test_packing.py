@@ -20,6 +20,10 @@ def context(cut: MicroBatch, place: int) -> tuple[int, ...]:
     seen = (
         list(range(node + 1)) if cut.visible is None else [int(k) for k in cut.visible[pack, node].nonzero().flatten()]
     )
+    if cut.blocks is not None:
+        (block,) = (one for one in cut.blocks if one.row == pack and one.first <= node < one.end)
+        before = [k for first, end in block.before for k in range(first, end)]
+        assert seen == [*before, *range(block.first, node + 1)]
     places = [int(cut.position_ids[pack, k]) for k in seen]
     assert places == list(range(len(seen)))  # every node stands where it stands in its own sequence
     return tuple(int(cut.input_ids[pack, k]) for k in seen)
