@@ -15,7 +15,8 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
 * update, of one policy after the other: its gradients (4 bytes for each trained number); the activations of one
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
   ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
-  a CPU what is free and not yet given back to the system (`HELD_AT_MOST`);
+  a CPU the products that a large model keeps all the same (`KEPT_PRODUCTS`), and what is free and not yet given back to
+  the system (`HELD_AT_MOST`);
 * kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`);
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
@@ -36,8 +37,10 @@ from typing import Any
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import (
     HELD_AT_MOST,
+    KEPT_PRODUCTS,
     LOGITS_CHUNK,
     MOST_ROWS,
+    PASS_TOKENS,
     PREFILL_TOKENS,
     SMALL_MODEL,
     WARM_START_TOKENS,
@@ -79,7 +82,7 @@ ALLOCATOR = 0.03
 CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
 #: all layers.
-GAPS = 0.2
+GAPS = 0.15
 
 
 @dataclass(slots=True)
@@ -316,13 +319,17 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
     for held in (one for one in policies if one.kind != "frozen"):
         sizes = held.sizes
         tree = tokens + (train.group_size - 1) * written  # a prompt with all its actions
-        batch = max(tokens, min(train.micro_batch_tokens, train.problems_per_step * tree))
+        slow = not on_gpu and sizes.parameters > SMALL_MODEL
+        most = min(train.micro_batch_tokens, max(tree, PASS_TOKENS)) if slow else train.micro_batch_tokens
+        batch = max(tokens, min(most, train.problems_per_step * tree))
         row = min(batch, tree)
         numbers = batch * (4 * sizes.inner + (4 if held.kind == "lora" else 5.5) * sizes.width + 4 * sizes.query)
         layer = numbers * (4 if width == 4 else 2.8)
         if eager:
             layer += 4 * batch * row * sizes.heads
         kept = sizes.depth * batch * sizes.width * width if recomputed else (sizes.depth - 1) * layer
+        if recomputed and slow and held.kind == "lora":
+            kept += _products(sizes, batch, width)
         positions = batch if sizes.whole_logits else min(batch, train.problems_per_step * train.group_size * written)
         logits = 4.0 * positions * sizes.vocabulary
         chunks = not sizes.whole_logits and logits > 4.0 * LOGITS_CHUNK
@@ -334,7 +341,7 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
             "activations": kept + working + 5.0 * batch * row,
             "logits of the update": logits,
         }
-        if not on_gpu and sizes.parameters > SMALL_MODEL:
+        if slow:
             part["not yet given back"] = _gaps(sizes, layer, working + logits)
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
@@ -348,6 +355,11 @@ def _narrow(policy: PretrainedPolicy, on_gpu: bool) -> bool:
 def _gaps(sizes: Sizes, layer: float, reused: float) -> float:
     """Return what is free and not given back: a layer begins below the limit, and passes it by less than it needs."""
     return min(GAPS * sizes.depth * layer, max(0.0, HELD_AT_MOST + BACKWARD * layer - reused))
+
+
+def _products(sizes: Sizes, tokens: int, width: int) -> float:
+    """Return the products that adapted layers keep under gradient checkpointing."""
+    return min(KEPT_PRODUCTS, tokens * width * sum(out for shapes in sizes.linear.values() for _, out in shapes))
 
 
 def _imitation(policy: PretrainedPolicy, needed: Need, sizes: Sizes, prompt: int, written: int, on_gpu: bool) -> None:
@@ -367,6 +379,8 @@ def _imitation(policy: PretrainedPolicy, needed: Need, sizes: Sizes, prompt: int
     if policy.attention == "eager":
         layer += 4 * tokens * needed.tokens * sizes.heads
     kept = sizes.depth * tokens * sizes.width * width if policy.gradient_checkpointing else (sizes.depth - 1) * layer
+    if policy.gradient_checkpointing and not whole and not on_gpu and sizes.parameters > SMALL_MODEL:
+        kept += _products(sizes, tokens, width)
     logits = 4.0 * (tokens if sizes.whole_logits else counted) * sizes.vocabulary * TRAINED_COPIES
     needed.phases["update"] = {
         "weights": width * sizes.parameters,

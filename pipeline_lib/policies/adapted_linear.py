@@ -2,7 +2,8 @@
 
 peft computes ``W x + b``, casts ``x`` to float32 for the adapter, and multiplies and adds in the width of the output:
 half a dozen tensors of that width for each layer, kept for the backward pass or computed again.  Here the adapter's
-share is added inside the matrix products, in the type of the base, and only ``x`` and ``A x`` are kept.
+share is added inside the matrix products, in the type of the base, and only ``x`` and ``A x`` are kept; under gradient
+checkpointing the result is, as far as there is room (`kept_products`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import torch
 from peft.tuners.lora import Linear
 from torch import Tensor
 from torch.nn import functional
+
+from pipeline_lib.policies.kept_products import recorded, replayed
 
 
 class AdaptedLinear(Linear):
@@ -41,8 +44,12 @@ class _Adapted(torch.autograd.Function):
         """Return ``[tokens, out]``; ``reduce`` (A) is ``[rank, in]``, ``expand`` (B) ``[out, rank]``."""
         with torch.autocast(x.device.type, enabled=False):
             flat = x.reshape(-1, x.shape[-1]).to(weight.dtype)
-            low = flat @ reduce.to(weight.dtype).t()  # [tokens, rank]
-            out = functional.linear(flat, weight, bias).addmm_(low, expand.to(weight.dtype).t(), alpha=scale)
+            if (kept := replayed()) is not None:
+                out, low = kept
+            else:
+                low = flat @ reduce.to(weight.dtype).t()  # [tokens, rank]
+                out = functional.linear(flat, weight, bias).addmm_(low, expand.to(weight.dtype).t(), alpha=scale)
+                recorded((out, low))
         ctx.save_for_backward(flat, low, weight, reduce, expand)
         ctx.scale, ctx.shape, ctx.kind = scale, x.shape, x.dtype
         return out

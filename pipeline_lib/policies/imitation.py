@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from pipeline_lib.memory import SMALL_MODEL, WARM_START_TOKENS
-from pipeline_lib.policies.trained_model import give_back_between_layers, without_dropout
+from pipeline_lib.policies.trained_model import bound_memory, without_dropout
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.storage import CorruptFileError, digest, file_digest, new_folder, read_json, write_json
 
@@ -125,7 +125,7 @@ def imitate(
     device = next(iter(parameters.values())).device
     saved = time.monotonic()
     without_dropout(policy.model)
-    give_back_between_layers(policy.model)
+    bound_memory(policy.model)
     for step, batch in enumerate(batches(examples, settings.batch, seed)):
         if step < len(losses):
             continue

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from pipeline_lib.memory import SMALL_MODEL, GivesBack
+from pipeline_lib.memory import KEPT_PRODUCTS, SMALL_MODEL, GivesBack
+from pipeline_lib.policies.kept_products import KeptProducts
 
 
 def without_dropout(model: nn.Module) -> None:
@@ -25,11 +26,23 @@ def without_dropout(model: nn.Module) -> None:
     model.train(bool(getattr(model, "is_gradient_checkpointing", False)))
 
 
-def give_back_between_layers(model: nn.Module) -> None:
-    """Let a large model on the CPU give freed memory back between the layers of an update (`GivesBack`)."""
+def is_large_here(model: nn.Module) -> bool:
+    """Return whether a large model computes on the CPU."""
     parameters = list(model.parameters())
-    if parameters[0].device.type != "cpu" or sum(p.numel() for p in parameters) <= SMALL_MODEL:
+    return parameters[0].device.type == "cpu" and sum(p.numel() for p in parameters) > SMALL_MODEL
+
+
+def bound_memory(model: Any) -> None:
+    """Let a large model on the CPU keep no more of an update than there is room for.
+
+    Under gradient checkpointing it keeps some products (`KeptProducts`), and between its layers it gives freed memory
+    back (`GivesBack`).
+    """
+    if not is_large_here(model):
         return
+    if getattr(model, "is_gradient_checkpointing", False):
+        kept = KeptProducts(KEPT_PRODUCTS)
+        model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": kept.contexts})
     gives_back = GivesBack()
 
     def before(*_: Any) -> None:

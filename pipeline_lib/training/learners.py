@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from pipeline_lib.policies.trained_model import give_back_between_layers, without_dropout
+from pipeline_lib.memory import PASS_TOKENS
+from pipeline_lib.policies.trained_model import bound_memory, is_large_here, without_dropout
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
@@ -48,7 +49,7 @@ def make_learners(
         raise TrainingError("policy.agents: every agent is frozen, and nothing would be trained; train at least one")
     for policy in trained:
         without_dropout(policy.model)
-        give_back_between_layers(policy.model)
+        bound_memory(policy.model)
         scorer = TokenScorer(policy.model, sampling.of(policy.name))
         sharded = None
         if settings.weights == "sharded" and processes.world > 1:
@@ -59,6 +60,7 @@ def make_learners(
             scorer=own,
             optimiser=PolicyOptimiser(policy, settings, None if sharded is None else sharded.trainable()),
             budget=settings.micro_batch_tokens,
+            fill=PASS_TOKENS if is_large_here(policy.model) else settings.micro_batch_tokens,
             shares=scorer.shares,
             reference=_reference(policy, base, own, sampling.of(policy.name)) if settings.loss.kl > 0 else None,
             compute=compute or next((p.dtype for p in policy.model.parameters() if not p.requires_grad), torch.float32),

@@ -12,6 +12,7 @@ depends on the budget, not on group size or length.  Models that cannot attend t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,8 +63,8 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> MicroBatch:
         """Return a copy on a device."""
-        tensors: Any = ((name, getattr(self, name)) for name in self.__slots__)
-        moved = {name: x.to(device, non_blocking=True) for name, x in tensors if isinstance(x, torch.Tensor)}
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        moved: Any = {name: x.to(device, non_blocking=True) for name, x in values if isinstance(x, torch.Tensor)}
         return replace(self, **moved)
 
     def of_edges(self, values: torch.Tensor) -> torch.Tensor:
@@ -133,7 +134,7 @@ class _Pack:
             visible[first:end, first:end] = np.tri(end - first, dtype=bool)
 
 
-def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[MicroBatch]:
+def micro_batches(batch: PolicyBatch, budget: int, share: bool = True, fill: int = sys.maxsize) -> list[MicroBatch]:
     """Cut a batch into forward passes of at most ``budget`` tokens, padding included.
 
     Packs are sorted by length, longest first, and each goes into the first row with room for it (into its own row if no
@@ -145,6 +146,7 @@ def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[M
         budget: maximum number of tokens per pass.
         share: actions of one prompt share their prefixes; else every distinct input is a sequence of its own (actions
             that differ only in the last token still share it).
+        fill: a pass gets no further row beyond this number of tokens, padding included.
     """
     packs: list[_Pack] = []
     open_packs: dict[tuple[int, ...], _Pack] = {}
@@ -162,7 +164,7 @@ def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[M
         shared = next((row for row in rows if len(pack.ids) <= row.room), None) if branching else None
         if shared is not None:
             shared.add(pack)
-        elif rows and (len(rows) + 1) * rows[0].length <= budget:
+        elif rows and (len(rows) + 1) * rows[0].length <= min(budget, fill):
             rows.append(_Row(rows[0].length, pack))
         else:
             passes.append([_Row(len(pack.ids), pack)])

@@ -18,7 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from pipeline_lib.memory import SMALL_MODEL
+from pipeline_lib.policies.trained_model import is_large_here
 
 #: The name of this attention in transformers.
 NAME = "symposium_tree"
@@ -61,9 +61,7 @@ def blocks_of(row: int, place: int, runs: Iterable[tuple[int, int, int]]) -> Ite
 
 def attend_to_blocks(model: PreTrainedModel) -> None:
     """Let a large model on the CPU that has torch's fused attention use blocks where a mask names them."""
-    parameters = list(model.parameters())
-    large = parameters[0].device.type == "cpu" and sum(p.numel() for p in parameters) > SMALL_MODEL
-    if large and getattr(model.config, "_attn_implementation", None) == "sdpa":
+    if is_large_here(model) and getattr(model.config, "_attn_implementation", None) == "sdpa":
         model.set_attn_implementation(NAME)
 
 

@@ -42,6 +42,7 @@ class Learner:
         scorer: its model, which returns log-probabilities.
         optimiser: its optimiser.
         budget: maximum number of tokens per forward pass, padding included; halved if memory runs out.
+        fill: a pass gets no further tree beyond this number of tokens.
         shares: actions of one prompt share their prefixes in a forward pass (see `packing`).
         reference: the base policy's scorer for the KL term, or None.
         compute: dtype of the forward pass (autocast if it is not float32).
@@ -53,6 +54,7 @@ class Learner:
     scorer: Scorer
     optimiser: PolicyOptimiser
     budget: int
+    fill: int
     shares: bool
     reference: Scorer | None = None
     compute: torch.dtype = torch.float32
@@ -156,7 +158,7 @@ def _pass(
     if epoch == 0:
         for values in first_pass.values():
             values.zero_()  # a failed pass used other micro-batches
-    all_batches = micro_batches(batch, learner.budget, learner.shares)
+    all_batches = micro_batches(batch, learner.budget, learner.shares, learner.fill)
     own_batches = learner.processes.share(all_batches)
     # Sharded weights are gathered in every forward and backward pass, so all processes need the same number of both.
     longest = -(-len(all_batches) // learner.processes.world)
@@ -220,7 +222,10 @@ def _forward_backward(
 
 def _smaller_budget(learner: Learner, batch: PolicyBatch) -> int:
     """Return half the tokens of the largest pass, for the rest of the training."""
-    largest = max(micro_batch.input_ids.numel() for micro_batch in micro_batches(batch, learner.budget, learner.shares))
+    largest = max(
+        micro_batch.input_ids.numel()
+        for micro_batch in micro_batches(batch, learner.budget, learner.shares, learner.fill)
+    )
     rows = zip(batch.prompts, batch.actions, strict=True)
     if largest <= max(len(prompt) + len(action) - 1 for prompt, action in rows):
         raise TrainingError(

@@ -114,7 +114,7 @@ REMEDY = re.compile(r"set (?P<changes>.+)$")
         ({**SMOL, "rollouts": {"rows": 256, "max_new_tokens": 1024}}, 4, "set rollouts.rows to "),
         (
             {"policy": {"kind": "pretrained", "models": ["smollm2-135m"], "gradient_checkpointing": False}},
-            2.5,
+            1.9,
             "set policy.gradient_checkpointing to true",
         ),
         (

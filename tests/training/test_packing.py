@@ -157,3 +157,18 @@ def test_merging_sharing_and_cutting_change_no_weight(
 
 def test_nothing_to_compute() -> None:
     assert micro_batches(build([action((5,), (8,), 0.0)], 1.0, LossSettings()), 10) == []
+
+
+def test_a_pass_is_filled_up_to_a_number_of_tokens_and_trees_stay_whole() -> None:
+    """Smaller passes, not smaller trees: a tree that is divided repeats its prompt."""
+    rows = [action((4, 4, n), (8, 9, end), 1.0) for n in (5, 6, 7, 10) for end in (END, 11)]
+    batch = build(rows, 1.0, loss())
+    sizes = {fill: [cut.input_ids.numel() for cut in micro_batches(batch, 4096, True, fill)] for fill in (1, 12, 4096)}
+    assert sizes == {1: [5, 5, 5, 5], 12: [10, 10], 4096: [20]}
+    for fill in sizes:
+        found: dict[Any, float] = {}
+        for cut in micro_batches(batch, 4096, True, fill):
+            for place, target, net in zip(cut.positions, cut.targets, cut.positive - cut.negative, strict=True):
+                key = (context(cut, int(place)), int(target))
+                found[key] = found.get(key, 0.0) + float(net)
+        assert found == pytest.approx(naive(rows))

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pipeline_lib.policies import trained_model
 from pipeline_lib.training import tree_attention as module
 from pipeline_lib.training.tree_attention import NAME, TreeAttention, attend_to_blocks, blocks_of
 from tests.training.test_logprobs import SIZE
@@ -73,7 +74,7 @@ def test_large_models_on_the_cpu_use_it_and_others_do_not(monkeypatch: pytest.Mo
     model: Any = LlamaForCausalLM(LlamaConfig(**SIZE))
     attend_to_blocks(model)
     assert model.config._attn_implementation == "sdpa"
-    monkeypatch.setattr(module, "SMALL_MODEL", 0)
+    monkeypatch.setattr(trained_model, "SMALL_MODEL", 0)
     attend_to_blocks(model)
     assert model.config._attn_implementation == NAME
     assert "attn" not in str(model.config.to_dict()).replace("'attention", "")  # a saved model says nothing of it
