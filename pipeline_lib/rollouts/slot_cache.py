@@ -1,8 +1,9 @@
 """Keys and values of all slots of a `decoder.FusedDecoder`.
 
-On the CPU slots are only as long as needed (rounded up), and float32 keys are stored transposed,
-``[head size, length]``: batched products of small contiguous matrices without transposition are up to four times as
-fast.  Products of bfloat16 would copy every slice, so there torch's fused attention reads keys as they come.
+On the CPU slots are only as long as needed (rounded up), and keys are stored transposed, ``[head size, length]``:
+batched products of small contiguous matrices without transposition are up to four times as fast.  Only on Intel's
+processors products of bfloat16 copy every slice, so there torch's fused attention reads keys as they come; on others
+that takes twice as long.
 Lengthening alternates between two blocks of memory, because new memory costs page faults.  Large caches, and those on
 other devices, get their full length at once and are sliced, so that there is one block.
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pipeline_lib.rollouts.decoder_weights import Shape
+from pipeline_lib.rollouts.kernels import on_intel
 from pipeline_lib.rollouts.rollout_model import Ints
 
 #: On the CPU, slots are lengthened by this many tokens at a time.
@@ -44,7 +46,7 @@ class SlotCache:
         """Create an empty cache; call `reserve` next."""
         self._shape, self._device, self._dtype = shape, device, dtype
         self._on_cpu = device.type == "cpu"
-        self.turned = self._on_cpu and dtype == torch.float32
+        self.turned = self._on_cpu and (dtype == torch.float32 or not on_intel())
         self._whole = not self._on_cpu
         self.slots = self.longest = self.layout = 0
         self.free()

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from pipeline_lib.policies.lora import attach, merged_state
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder
+from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
 from pipeline_lib.rollouts.plain_weights import plain_model
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -129,7 +129,9 @@ def test_merged_weights_can_be_saved_after_sampling(tmp_path):
     save_file({key: value.contiguous() for key, value in state.items()}, tmp_path / "merged.safetensors")
 
 
-def test_bfloat16_bases_act_as_the_trainer_sees_them():
+@pytest.mark.parametrize("intel", [True, False])  # it decides how keys lie in memory
+def test_bfloat16_bases_act_as_the_trainer_sees_them(intel: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slot_cache, "on_intel", lambda: intel)
     agents = team()
     for agent in agents.values():
         for name, parameter in agent.model.named_parameters():
