@@ -10,7 +10,7 @@ from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.assembly.reward_functions import audit_reward
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.audit.result import AuditResult, permit
-from pipeline_lib.settings.audit import AuditSettings
+from pipeline_lib.settings.params import AuditSettings
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from symposium.arguments import check_type, check_whole

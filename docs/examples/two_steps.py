@@ -20,8 +20,7 @@ from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environment_api.team_task import TeamTask
+from pipeline_lib.environment_api.task import Demonstration, TeamTask
 from pipeline_lib.environment_kit.programs import Attempt, ProgramEnvironment, Run, failed, parsed
 from pipeline_lib.problems.splitting import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.sandbox import Executor, Job

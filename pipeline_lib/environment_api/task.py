@@ -312,3 +312,28 @@ def check_critic(params: Any, what: str) -> None:
             f"{what}, and the base of policy.agents.{served[0]} is on a server: a critic must give the same answers "
             "again. Take the critic out, or ask a server as an expert"
         )
+
+
+class TeamTask(Task):
+    """A task for agents that act at the same time, or for one; a further turn is a further attempt."""
+
+    retries = True
+
+    def single_agent(self, settings: Any) -> Any:
+        """Return the form in which one agent does the work of all."""
+        return settings.model_copy(update={"team": "single"})
+
+    def unsuitable(self, protocol: str, settings: Any) -> str:
+        """Return why a protocol does not suit: it needs several agents, or a second turn."""
+        if settings.team == "single":
+            return "environment.team is single, and a single agent has no other agents to read"
+        if protocol == "naive_concatenation" and getattr(settings, "turns", 1) == 1:
+            turn = "environment.turns 1" if hasattr(settings, "turns") else "a single turn"
+            return f"with {turn} it is the same as the base"
+        return ""
+
+    def notes(self, settings: Any) -> list[str]:
+        """Return a note if the base equals a baseline."""
+        if settings.team != "single" and getattr(settings, "turns", 1) == 1:
+            return ["With one turn, the base is the same as the baseline naive concatenation."]
+        return []

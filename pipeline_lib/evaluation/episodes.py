@@ -27,7 +27,7 @@ class EpisodeRecord:
     attempts: Sequence[Mapping[str, float]] = ()
     #: Digest of all that the agents wrote, without white space at the ends; empty: unknown.
     wrote: str = ""
-    #: Transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request; else None.
+    #: Transcript of the episode (`pipeline_lib.evaluation.run`), kept on request; else None.
     shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

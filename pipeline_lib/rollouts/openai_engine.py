@@ -1,15 +1,22 @@
 """An engine for models on a server with an OpenAI-compatible API, for evaluation only.
 
-Actions are requested until they arrive or the server refuses; requests run concurrently up to a limit.  Finished
-actions are cached on disk, so a killed evaluation continues.  Keys come from an environment variable and are never
-written anywhere.
+Actions are requested until they arrive or the server refuses; requests run concurrently up to a limit.  Keys come from
+an environment variable and are never written anywhere.  Seeds are sent, but not every server uses them.  Weights cannot
+be updated.
 
-Seeds are sent, but not every server uses them.  Log-probabilities are NaN unless ``api`` is ``tokens`` (then the server
-must run with ``--logprobs-mode processed_logprobs``).  Weights cannot be updated.
+Requests have three forms: ``chat`` (the observation as a user's message, for commercial servers), ``completions`` (the
+observation as plain text, for base models), and ``tokens`` (completions with token ids in both directions, for vLLM's
+server, which must run with ``--logprobs-mode processed_logprobs``; the only form with exact log-probabilities, which
+are NaN in the others).
+
+Finished actions are kept on disk, so that a killed evaluation continues without requesting (and paying) them again: one
+JSON line per action, flushed when it arrives, by everything that the action depends on.  Truncated lines are skipped.
 """
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +27,138 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.http_client import HttpClient, read_key
 from pipeline_lib.identity.code import code_of
-from pipeline_lib.rollouts.action_store import ActionStore
+from pipeline_lib.rollouts.actions import action_of
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
-from pipeline_lib.rollouts.openai_api import PATHS, parse_response, request_body
-from pipeline_lib.storage import digest
+from pipeline_lib.storage import canonical_json, digest
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.rollouts.engine import Sampling
+
+
+class ActionStore:
+    """Caches actions by key; without a folder, in memory only."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Read the cache in ``folder``, if any."""
+        self._path = None if folder is None else folder / "actions.jsonl"
+        self._lock = threading.Lock()
+        self._known: dict[str, Action] = {}
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
+                    self._load_line(line)
+                if not self._path.read_bytes().endswith(b"\n"):
+                    with self._path.open("a", encoding="utf-8") as file:
+                        file.write("\n")  # the next line must not continue a truncated one
+
+    def _load_line(self, line: str) -> None:
+        try:
+            row = json.loads(line)
+            logprobs = tuple(float("nan") if v is None else float(v) for v in row["logprobs"])
+            action = Action(tuple(int(i) for i in row["ids"]), logprobs, str(row["text"]), str(row["finish"]))
+            key = str(row["key"])
+        except (ValueError, KeyError, TypeError):
+            return
+        if digest(_content(key, action)) == row.get("digest"):
+            self._known[key] = action
+
+    def get(self, key: str) -> Action | None:
+        """Return the action of ``key``, or None."""
+        return self._known.get(key)
+
+    def put(self, key: str, action: Action) -> None:
+        """Store an action."""
+        content = _content(key, action)
+        with self._lock:
+            self._known[key] = action
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(canonical_json({**content, "digest": digest(content)}) + "\n")
+
+
+def _content(key: str, action: Action) -> dict[str, Any]:
+    """Return an action as JSON; unknown log-probabilities (NaN) are null."""
+    logprobs = [v if v == v else None for v in action.logprobs]
+    return {"key": key, "ids": list(action.ids), "logprobs": logprobs, "text": action.text, "finish": action.finish}
+
+
+PATHS = {"chat": "/chat/completions", "completions": "/completions", "tokens": "/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A server's response.
+
+    Attributes:
+        actions: from one to the requested number.
+        prompt_tokens: counted by the server; 0 if it does not report it.
+        completion_tokens: counted by the server; 0 if it does not report it.
+    """
+
+    actions: list[Action]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def request_body(
+    api: str, model: str, policy: Policy, prompt: tuple[int, ...], n: int, seed: int, sampling: Sampling
+) -> dict[str, Any]:
+    """Return the body of a request for ``n`` actions.
+
+    Settings with their neutral value are left out, because some servers refuse unknown keys (``top_k`` is not part of
+    the original API).
+    """
+    body: dict[str, Any] = {"model": model, "n": n, "seed": seed, "temperature": sampling.temperature}
+    body["max_tokens"] = sampling.max_new_tokens
+    if sampling.top_p < 1:
+        body["top_p"] = sampling.top_p
+    if sampling.top_k > 0:
+        body["top_k"] = sampling.top_k
+    if policy.stop_strings:
+        body["stop"] = list(policy.stop_strings)
+    if api == "tokens":
+        extra = {"logprobs": 0, "return_token_ids": True, "ignore_eos": True, "add_special_tokens": False}
+        return {**body, **extra, "prompt": list(prompt), "stop_token_ids": list(policy.end_ids)}
+    text = policy.decode(prompt)
+    if api == "chat":
+        return {**body, "messages": [{"role": "user", "content": text}]}
+    return {**body, "prompt": text}
+
+
+def parse_response(api: str, policy: Policy, n: int, value: Any) -> Response:
+    """Parse a response.
+
+    Raises:
+        AttributeError, LookupError, TypeError or ValueError: it is not a response of this API.
+    """
+    choices = sorted(value["choices"], key=lambda choice: int(choice.get("index", 0)))
+    if not 1 <= len(choices) <= n:
+        raise ValueError(f"{len(choices)} choices for {n} asked")
+    actions = [_tokens_action(choice, policy) if api == "tokens" else _text_action(api, choice) for choice in choices]
+    usage = value.get("usage") or {}
+    return Response(actions, int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
+
+
+def _tokens_action(choice: Mapping[str, Any], policy: Policy) -> Action:
+    ids = tuple(int(i) for i in choice["token_ids"])
+    logprobs = tuple(float(v) for v in choice["logprobs"]["token_logprobs"])
+    if len(ids) != len(logprobs):
+        raise ValueError(f"{len(ids)} ids with {len(logprobs)} log-probabilities")
+    return action_of(policy, ids, logprobs)
+
+
+def _text_action(api: str, choice: Mapping[str, Any]) -> Action:
+    """Return an action whose ids are the bytes of its text, because these servers return no token ids."""
+    content = choice["message"]["content"] if api == "chat" else choice["text"]
+    if content is None:  # refusals and tool calls have no text
+        content = ""
+    if not isinstance(content, str):
+        raise TypeError("the content is not text")
+    ids = tuple(content.encode())
+    return Action(ids, (float("nan"),) * len(ids), content, "length" if choice["finish_reason"] == "length" else "stop")
+
 
 _SEED_MASK = 2**31 - 1
 

@@ -6,7 +6,6 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
-from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.environment import DEFAULT, Environment, Problems, Tools, kinds_of, problem_models
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
@@ -14,6 +13,18 @@ from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 from pipeline_lib.settings.rollouts import Rollouts, TransformersRollouts
 from pipeline_lib.settings.sandbox import ProcessSandbox, Sandbox
 from pipeline_lib.settings.train import SeedSettings, TrainSettings, unfit_for_tools
+
+
+class AuditSettings(Section):
+    """How much is sampled for the audit, and what happens after it fails."""
+
+    problems: int = Field(32, ge=1, description="training problems on which the audit plays teams")
+    group_size: int = Field(8, ge=2, description="joint actions per problem in the preflight of the base policy")
+    seed: int = Field(0, ge=0, description="seed of the audit's random draws")
+    override: str = Field(
+        "",
+        description="reason to train although the audit failed, recorded in the run; if empty, training does not start",
+    )
 
 
 def _with_environment_defaults(value: Any, info: ValidationInfo) -> Any:

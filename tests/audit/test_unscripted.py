@@ -24,7 +24,7 @@ from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSettings
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
-from pipeline_lib.text_task.game import TextProblem
+from pipeline_lib.text_task.task import TextProblem
 from tests.audit.public_rewards import tags
 from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, PATTERNS, SOUND, UNLIKE, Code, Meeting
 from tests.sampling import sampled

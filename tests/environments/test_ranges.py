@@ -6,8 +6,8 @@ import pytest
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
 from pipeline_lib.environments.philosophers import summary
-from pipeline_lib.environments.philosophers.metrics import METRICS
 from pipeline_lib.environments.philosophers.settings import ScenarioFamily
+from pipeline_lib.environments.philosophers.task import METRICS
 from pipeline_lib.environments.reasoning_gym.task import ReasoningGymSettings
 
 

@@ -18,9 +18,9 @@ from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems
 from pipeline_lib.environments.coding.visible_tests import CALL, INSTRUCTION, is_call
+from pipeline_lib.policies.embedded import train_tokenizer
 from pipeline_lib.policies.imitation import encode
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.compose import compose

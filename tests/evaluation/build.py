@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.environments.coding import metrics as coding
-from pipeline_lib.environments.philosophers import metrics as philosophers
+from pipeline_lib.environments.coding import task as coding
+from pipeline_lib.environments.philosophers import task as philosophers
 from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.table import Episodes

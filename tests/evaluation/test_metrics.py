@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric, describe
-from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import (
     accuracy_at_k,

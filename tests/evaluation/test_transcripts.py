@@ -3,8 +3,7 @@
 import pytest
 
 from pipeline_lib.environment_api.environment import Part
-from pipeline_lib.evaluation.run import evaluate_team
-from pipeline_lib.evaluation.transcripts import OTHER, attributed
+from pipeline_lib.evaluation.run import OTHER, attributed, evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.protocols import make_protocol
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team

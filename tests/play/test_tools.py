@@ -13,13 +13,12 @@ from transformers import PreTrainedTokenizerFast
 
 from pipeline_lib.credit.plans import make_plan
 from pipeline_lib.environment_api.tools import ToolCall, ToolResult
-from pipeline_lib.evaluation.run import record_of
-from pipeline_lib.evaluation.transcripts import OTHER, TranscriptRecorder
+from pipeline_lib.evaluation.run import OTHER, TranscriptRecorder, record_of
 from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions
+from pipeline_lib.policies.embedded import train_tokenizer
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.policies.remote import remote_policy
-from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

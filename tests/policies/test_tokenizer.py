@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_lib.policies.tokenizer import END, PAD, train_tokenizer
+from pipeline_lib.policies.embedded import END, PAD, train_tokenizer
 
 CORPUS = ["aux: items over 3, plus 4\n", "def aux(xs):\n    return [x + 4 for x in xs if x > 3]"] * 20
 TOKENIZER = train_tokenizer(CORPUS, 300, 64)

@@ -16,10 +16,9 @@ from pipeline_lib.environments.coding.demonstrations import demonstrate
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.policies import imitation, warm_start
 from pipeline_lib.policies.base import base_digest, check_base
-from pipeline_lib.policies.embedded import make_model, single_core_numerics
+from pipeline_lib.policies.embedded import make_model, single_core_numerics, train_tokenizer
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Policy, PolicyError
-from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison, differing_settings, numbers, warnings
 from tests.report.test_page import Document

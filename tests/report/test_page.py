@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.evaluation.attempts import TurnGain
 from pipeline_lib.evaluation.plan import PlanCheck
 from pipeline_lib.evaluation.results import Estimate

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.report.traces import PROBLEMS, traced
 from pipeline_lib.report.viewer import MOST_TEXT, TestedTeam

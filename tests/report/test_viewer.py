@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 
-from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.report.viewer import MOST_TEXT, link, write_viewer
 from tests.report.build import experiment, to_read
 from tests.report.test_page_in_browser import chromium

@@ -6,8 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, SandboxUnavailable, Status
-from pipeline_lib.sandbox.backends import BACKENDS
-from pipeline_lib.sandbox.executor import make_executor
+from pipeline_lib.sandbox.executor import BACKENDS, make_executor
 from pipeline_lib.settings.sandbox import AutoSandbox, DockerSandbox, ProcessSandbox, RaySandbox, RemoteSandbox, Sandbox
 
 GOOD = Job("good", "def f(x):\n    return x + 1\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")

@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, runtime, slots, wire
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, local, runtime, slots, wire
+from pipeline_lib.sandbox import executor as executing
 from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
@@ -251,7 +252,7 @@ KILLS_ITSELF = {
 @pytest.mark.parametrize(("slots", "count"), [(1, 1), (2, 3)])
 def test_a_program_that_finds_a_way_to_kill_is_a_crash(monkeypatch: pytest.MonkeyPatch, slots: int, count: int) -> None:
     # No filter of system calls: as if there were a hole in it.
-    monkeypatch.setattr(backends, "filters", lambda: {})
+    monkeypatch.setattr(executing, "filters", lambda: {})
     with Executor(slots=slots, limits=LIMITS, jail="bare", min_isolation="rlimits") as executor:
         jobs = [Job(name, code, TESTS, "f") for name, code in KILLS_ITSELF.items()][:count]
         *hostile, good = executor.run([*jobs, Job("good", "def f(x): return x + 1", TESTS, "f")])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings
+from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.play import Player
 from pipeline_lib.report.text import coloured
 from pipeline_lib.rollouts.engine import Action, Request

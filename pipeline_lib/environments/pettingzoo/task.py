@@ -26,8 +26,7 @@ from pydantic import Field, model_validator
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
-from pipeline_lib.environment_api.task import Demonstration, check_steps
-from pipeline_lib.environment_api.team_task import TeamTask
+from pipeline_lib.environment_api.task import Demonstration, TeamTask, check_steps
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.settings.base import CodeName, Section
 from pipeline_lib.settings.environment import EnvironmentSection

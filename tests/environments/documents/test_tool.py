@@ -21,8 +21,8 @@ from pipeline_lib.environments.documents.scripts import right_answer
 from pipeline_lib.environments.documents.settings import DocumentsSettings, SoundDocumentsReward
 from pipeline_lib.environments.documents.world import ENTITIES, RELATIONS
 from pipeline_lib.play import Player, groups
+from pipeline_lib.policies.embedded import train_tokenizer
 from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.environment import Tools

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline_lib.environments.writing.figures import texts
+from pipeline_lib.environments.writing.task import texts
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.viewer import TestedTeam

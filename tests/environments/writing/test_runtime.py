@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline_lib.environments.writing.metrics import METRICS
 from pipeline_lib.environments.writing.runtime import WritingEnvironment, split_texts
 from pipeline_lib.environments.writing.settings import PaperWritingReward
 from pipeline_lib.environments.writing.settings import WritingSettings as Settings
+from pipeline_lib.environments.writing.task import METRICS
 from tests.environments.writing.help import problems, world_of
 
 
