@@ -1,4 +1,4 @@
-"""Every figure in the tables of benchmarks/results/scale.md follows from its premises and from the measurements that it names."""
+"""Every figure in the tables of benchmarks/results/scale.md follows from its premises and the measurements it names."""
 
 import json
 import re
