@@ -24,7 +24,8 @@ from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
-from pipeline_lib.policies.remote import remote_team
+from pipeline_lib.policies.policy import Team
+from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.storage import digest, read_json, write_json, write_text
@@ -85,7 +86,7 @@ def play(
     agents = environment.agents(cell.scenario)
     engine = OpenAIEngine(server)
     try:
-        team = remote_team([cell.model], agents)
+        team = Team({agent: remote_policy(agent, cell.model) for agent in agents}, {agent: agent for agent in agents})
         engine.load(team.policies)
         player = Player(environment, team, engine, sampling)
         records = evaluate_team(player, [cell.scenario], cell.episodes, seed)

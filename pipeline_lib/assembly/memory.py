@@ -45,8 +45,8 @@ from pipeline_lib.memory import (
     SMALL_MODEL,
     WARM_START_TOKENS,
 )
-from pipeline_lib.policies.agents import is_frozen, section_of
 from pipeline_lib.policies.model_config import needs_conversion
+from pipeline_lib.policies.policy import is_frozen, section_of
 from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.environment import Tools

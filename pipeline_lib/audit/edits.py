@@ -2,7 +2,7 @@
 
 An edit takes the text of an agent and returns another one.  Edits of programs work on the syntax tree and leave texts
 alone that do not parse; what functions return stays as it was.  Nothing here knows an environment: the search plays
-every edit and measures what it does to the task and to each term (`pipeline_lib.audit.search`).
+every edit and measures what it does to the task and to each term (`pipeline_lib.audit.examiner`).
 
 The words in the source of a reward: what it looks for literally stands there, like ``"todo" in code``.
 """

@@ -1,4 +1,12 @@
-"""The interface of an environment for the audit of its rewards: the wanted outcome, scripted teams and searches."""
+"""The interface of an environment for the audit of its rewards: the wanted outcome, scripted teams and searches.
+
+One search is common to all: who earns what no scripted team earns?  A reward may pay for something that no scripted
+team does: type hints, exclamation marks.  Each edit of `pipeline_lib.audit.edits` is played on the best working team
+and on the best degenerate ones, a few of them also on one agent's texts alone; the edits that raise the reward or any
+of its terms are then added one after the other as long as the reward rises.  What the edited teams earn is compared
+with what they do of the task; and what nobody earns, although the reward's bounds promise it, counts as earned without
+the task.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +14,213 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from pipeline_lib.audit.edits import words_of
-from pipeline_lib.audit.ladder import bounded, compare, make_rung
+from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled, words_of
+from pipeline_lib.audit.ladder import DOUBTFUL, UNDONE, best_policy, bounded, compare, form, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.audit.search import PROBLEMS, Texts, judge, search_edits
 from pipeline_lib.environment_api.environment import Environment, Outcome
+
+#: Problems on which edits are played, and the most edits that are added to one team.
+PROBLEMS, MOST = 3, 8
+
+#: Gains below this share of the reward's range do not count.
+_VISIBLE = 0.005
+
+#: Change of a team's mean reward, as a share of the range, from which on a reward is said to depend on more than texts.
+_MOVED = 0.1
+
+#: Edits that are also tried on the first and on the last agent alone.
+ALONE: Mapping[str, Edit] = {
+    "nothing": lambda text: "",
+    "ten times": TEXT["ten times"],
+    "only its first third": TEXT["only its first third"],
+}
+
+#: Changes the texts of all agents.
+_ActionsEdit = Callable[[Sequence[str]], list[str]]
+#: By name of a team: its role, and for each problem a text per agent.
+Team = tuple[str, Sequence[Sequence[str]]]
+Texts = Mapping[str, Team]
+Play = Callable[[Texts], Sequence[Rung]]
+
+
+def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) -> list[Rung]:
+    """Return teams with edits, each with the team that it was made from.
+
+    The best working team is also played `spoiled`: what it earns by the way is earned without the task.  So is the best
+    team of all that do the task, whatever its role: it may be the only one that earns a term.
+
+    Args:
+        play: plays teams on the search's problems.
+        texts: scripted teams on these problems.
+        rungs: what scripted teams earn, on all problems.
+        words: in the source of the reward (`words_of`).
+    """
+    edits = {name: _of_all(edit) for name, edit in {**TEXT, **PROGRAM, **edits_with(words)}.items()}
+    agents = max((len(actions) for _, problems in texts.values() for actions in problems), default=0)
+    for place in sorted({0, agents - 1}) if agents > 1 else ():
+        edits |= {f"{name} for agent {place + 1} alone": _of_one(edit, place) for name, edit in ALONE.items()}
+
+    def edited(team: Team, names: Sequence[str]) -> Team:
+        return _changed(team, [edits[name] for name in names])
+
+    ranked = [rung for rung in sorted(rungs, key=lambda rung: -rung.reward) if rung.name in texts]
+    working = [rung.name for rung in ranked if rung.role == "working"][:1]
+    wrong = [rung.name for rung in ranked if rung.role == "degenerate"]
+    programs = [name for name in wrong if edited(texts[name], ["type hints"]) != texts[name]]
+    bases = list(dict.fromkeys((*working, *wrong[:1], *programs[:1])))
+    single: dict[tuple[str, ...], Team] = {(base,): texts[base] for base in bases}
+    for base in bases:
+        for name in edits:
+            changed = edited(texts[base], [name])
+            if changed not in single.values():
+                single[base, name] = changed
+    found = dict(zip(single, play(_named(single)), strict=True))
+    span = max(rung.reward for rung in (*rungs, *found.values())) - min(
+        rung.reward for rung in (*rungs, *found.values())
+    )
+    chosen: dict[str, list[str]] = {base: [] for base in bases}
+    queues = {base: _useful(found, base, _VISIBLE * span) for base in bases}
+    best = {base: found[base,].reward for base in bases}
+    while any(queues.values()):
+        tried = {(base, *chosen[base], queue.pop(0)): base for base, queue in queues.items() if queue}
+        played = play(_named({way: edited(texts[base], way[1:]) for way, base in tried.items()}))
+        for (way, base), rung in zip(tried.items(), played, strict=True):
+            found[way] = rung
+            if rung.reward > best[base] + _VISIBLE * span:
+                chosen[base], best[base] = list(way[1:]), rung.reward
+    wasted: dict[tuple[str, ...], Team] = {}
+    most = max((rung.outcome for rung in ranked), default=0.0)
+    doing = [rung.name for rung in ranked if rung.outcome >= DOUBTFUL * most > 0]
+    for base in dict.fromkeys((*working, *doing[:1])):
+        team = "degenerate", _changed(texts[base], [_of_all(spoiled)])[1]
+        wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen.get(base, []))}
+    return [*found.values(), *play(_named(wasted))]
+
+
+def judge(
+    rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float], again: Sequence[Rung] = ()
+) -> list[Check]:
+    """Judge what scripted and edited teams earn.
+
+    Args:
+        rungs: scripted teams on all problems.
+        edited: result of `search_edits`; may be empty.
+        words: the wanted metric in words.
+        bounds: least reward of any team that counts, and greatest reward of a turn by the reward's own bounds.
+        again: some teams of ``edited``, played once more after the search.
+
+    Returns:
+        ``edits``: whether the edited team that earns most does the task (`ladder.best_policy`); ``form``: which share
+        of the greatest reward is paid to a team that leaves the task undone, with what nobody earns added to it;
+        ``repeatable``, if teams were played again: FAIL if they earn something else than before.
+    """
+    return [*_edits(edited, words), _form(rungs, edited, words, bounds), *_repeatable(edited, again)]
+
+
+def _edits(edited: Sequence[Rung], words: str) -> list[Check]:
+    if not edited:
+        return []
+    found = best_policy([r.reward for r in edited], [r.outcome for r in edited], [r.error for r in edited])
+    team = edited[found.index]
+    numbers = {"tried": len(edited), "best": team.name, "reward": team.reward, "outcome": team.outcome}
+    sentence = (
+        f"Of {len(edited)} edits of scripted teams, '{team.name}' earns most or as much as any "
+        f"({team.reward:.3f}), with {words} {team.outcome:.2f} of at most {found.most:.2f}."
+    )
+    status = found.status if found.most else Status.WARN
+    mend = "" if status is Status.PASS else f"pay for {words} up to its maximum, and less for '{team.name}'."
+    return [Check("edits", status, sentence, numbers, mend)]
+
+
+def _form(rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float]) -> Check:
+    every = (*rungs, *edited)
+    most = max((rung.outcome for rung in every), default=0.0)
+    undone = [rung for rung in every if rung.role == "degenerate" and rung.outcome < UNDONE * most]
+    if not undone or not any(rung.role == "working" for rung in rungs):
+        return Check("form", Status.WARN, "No team is known that does the task, so the possible reward is unknown.")
+    top, best = max(undone, key=lambda rung: rung.reward), max(every, key=lambda rung: rung.reward)
+    bottom, greatest = bounds
+    span, unearned = best.reward - bottom, max(0.0, greatest - best.reward)
+    share = (top.reward - bottom) / span if span > 0 else 1.0
+    possible = (top.reward - bottom + unearned) / (span + unearned) if span + unearned > 0 else 1.0
+    numbers = {"share": share, "team": top.name, "best": best.name, "unearned": unearned, "possible": possible}
+    paid = (
+        f"'{top.name}', with {words} {top.outcome:.2f}, earns {share:.0%} of what the best team, '{best.name}', earns "
+        "above the least."
+    )
+    status = form(share)
+    if status is not Status.FAIL and form(possible) is not status:
+        return Check(
+            "form",
+            form(possible),
+            f"{paid} No team that was tried earns more than {best.reward:.3f}, and the reward's bounds promise "
+            f"{greatest:.3f}{_never_earned(every)}: whoever earns the rest may do so without the task, and would then "
+            f"earn {possible:.0%} of the maximum.",
+            numbers,
+            "declare bounds that are reached, give that term less weight, or add a scripted team that earns it.",
+        )
+    mend = "" if status is Status.PASS else f"give {words} more weight than all that can be earned without it."
+    return Check("form", status, paid, numbers, mend)
+
+
+def _never_earned(rungs: Sequence[Rung]) -> str:
+    """Return the terms that nobody earns as a clause; empty if there are none."""
+    names = sorted({name for rung in rungs for name in rung.terms})
+    never = [name for name in names if max(rung.terms.get(name, 0.0) for rung in rungs) <= 0.0]
+    return f" (nobody earns anything by the term{'s' * (len(never) > 1)} {', '.join(never)})" if never else ""
+
+
+def _repeatable(edited: Sequence[Rung], again: Sequence[Rung]) -> list[Check]:
+    if not again:
+        return []
+    before = {rung.name: rung.reward for rung in edited}
+    rewards = [rung.reward for rung in edited]
+    span = max(rewards) - min(rewards)
+    moved = max(again, key=lambda rung: abs(rung.reward - before[rung.name]))
+    change = moved.reward - before[moved.name]
+    numbers = {"team": moved.name, "before": before[moved.name], "after": moved.reward}
+    if abs(change) <= _MOVED * span or span <= 0:
+        return [Check("repeatable", Status.PASS, "The same texts earn the same before and after the search.", numbers)]
+    sentence = (
+        f"'{moved.name}' earned {before[moved.name]:.3f} before the search for edits and {moved.reward:.3f} for the "
+        "same texts after it: the reward depends on how often it was asked."
+    )
+    return [Check("repeatable", Status.FAIL, sentence, numbers, "let the reward depend on the episode only.")]
+
+
+def _changed(team: Team, edits: Sequence[_ActionsEdit]) -> Team:
+    role, problems = team
+    texts = [list(actions) for actions in problems]
+    for edit in edits:
+        texts = [edit(actions) for actions in texts]
+    return role, texts
+
+
+def _of_all(edit: Edit) -> _ActionsEdit:
+    return lambda actions: [edit(text) for text in actions]
+
+
+def _of_one(edit: Edit, place: int) -> _ActionsEdit:
+    """Edit the text of one agent alone: a reward may pay for texts that are unlike each other."""
+    return lambda actions: [edit(text) if at == place else text for at, text in enumerate(actions)]
+
+
+def _named(ways: Mapping[tuple[str, ...], Team]) -> dict[str, Any]:
+    return {" with ".join((way[0], " and ".join(way[1:]))) if way[1:] else way[0]: team for way, team in ways.items()}
+
+
+def _useful(found: Mapping[tuple[str, ...], Rung], base: str, least: float) -> list[str]:
+    """Return the edits of a base that raise its reward or one of its terms, those that raise the reward most first."""
+    plain = found[base,]
+    gains = {}
+    for way, rung in found.items():
+        if way[0] != base or len(way) == 1:
+            continue
+        terms = [rung.terms[name] - plain.terms.get(name, 0.0) for name in rung.terms]
+        gains[way[1]] = (rung.reward - plain.reward, max(terms, default=0.0))
+    useful = {name: gain for name, gain in gains.items() if max(gain) > least}
+    return sorted(useful, key=lambda name: (-useful[name][0], -useful[name][1]))[:MOST]
+
 
 #: Called as ``progress(done, total, text)``.
 Progress = Callable[[int, int, str], None]

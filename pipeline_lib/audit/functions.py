@@ -3,7 +3,7 @@
 Nothing is known of the task but problems, a metric that says whether a text does it, and perhaps texts that do.  So the
 texts that are played are made from these: nothing, the prompt again, another problem's solution, every column, the
 form of a solution without its content, ...; the metric says which of them do the task.  Edits of the best and the worst
-ones are then searched (`pipeline_lib.audit.search`), and a pretrained model may be sampled.
+ones are then searched (`pipeline_lib.audit.examiner`), and a pretrained model may be sampled.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipeline_lib.policies.agents import section_of
-from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.policy import PolicyError, section_of
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest, read_json
 

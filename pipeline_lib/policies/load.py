@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import PreTrainedModel
 
-from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.lora import attach
-from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.policies.policy import Policy, PolicyError, Team, check_agents, is_frozen, section_of
 from pipeline_lib.policies.pretrained import (
     check_fit,
     in_chat_template,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.policies.policy import Policy
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Server
@@ -58,23 +58,3 @@ def remote_policy(agent: str, name: str, server: Server | None = None) -> Policy
 def is_remote(policy: Policy) -> bool:
     """Return whether the policy's weights are on a server."""
     return isinstance(policy.model, RemoteModel)
-
-
-def remote_team(models: Sequence[str], agents: Sequence[str]) -> Team:
-    """Return a team of models on a server, for evaluation.
-
-    Args:
-        models: names on the server; one for all agents, or one per agent.
-        agents: the agents' names.
-
-    Raises:
-        PolicyError: there are neither one model nor one per agent.
-    """
-    if len(models) not in (1, len(agents)):
-        raise PolicyError(
-            f"{len(models)} models for {len(agents)} agents ({', '.join(agents)}); "
-            "give one model, or one per agent in this order"
-        )
-    names = list(models) * len(agents) if len(models) == 1 else list(models)
-    policies = {agent: remote_policy(agent, name) for agent, name in zip(agents, names, strict=True)}
-    return Team(policies, {agent: agent for agent in agents})

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.policies.agents import section_of
 from pipeline_lib.policies.model_config import CONFIG, load_config
-from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.policy import PolicyError, section_of
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy as PolicySettings

@@ -15,7 +15,7 @@ import torch
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.lora import base_fingerprint
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
-from pipeline_lib.policies.remote import remote_team
+from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
 from tests.policies.conftest import TINY
@@ -71,7 +71,7 @@ def test_a_single_agent_is_a_team_of_one(base: Path):
 def test_a_policy_knows_its_context_if_its_model_does(base: Path):
     plain, lora = (load_team(_embedded(adapter=adapter), base, AGENTS) for adapter in ({"kind": "none"}, LORA))
     assert [team.policy_of("main").context for team in (plain, lora)] == [TINY.context] * 2
-    assert remote_team(("a",), AGENTS).policy_of("main").context is None
+    assert remote_policy("main", "a").context is None
 
 
 def test_full_training_moves_every_weight_in_float32(base: Path):

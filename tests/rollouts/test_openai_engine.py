@@ -11,8 +11,7 @@ import pytest
 
 from pipeline_lib.http_client import HttpClient, ServerError
 from pipeline_lib.identity.code import Code
-from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.policies.remote import remote_team
+from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, openai_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from tests.http_server import HttpServer, Reply
@@ -67,7 +66,8 @@ def make(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> OpenAI
     values = {"url": f"{server.url}/v1", "models": ("small", "big"), "key_variable": "TEAM_KEY", "cache": "", **more}
     engine = OpenAIEngine(OpenAIServer(**values))
     engine._client.pause = 0.01
-    engine.load(remote_team(values["models"], ("helper", "main")).policies)
+    models = dict(zip(("helper", "main"), values["models"] * 2, strict=False))
+    engine.load({agent: remote_policy(agent, model) for agent, model in models.items()})
     return engine
 
 
@@ -254,8 +254,6 @@ def test_what_cannot_be_served_is_said(server: Server, monkeypatch: pytest.Monke
         engine.load({"team": templated})
     with pytest.raises(EngineError, match="2 models for 3 policies"):
         engine.load({name: policy("qwen3", name=name) for name in "abc"})
-    with pytest.raises(PolicyError, match="2 models for 3 agents"):
-        remote_team(("a", "b"), ("x", "y", "z"))
     monkeypatch.delenv("TEAM_KEY")
     with pytest.raises(EngineError, match="environment variable TEAM_KEY is not set"):
         OpenAIEngine(OpenAIServer("http://127.0.0.1:9/v1", ("m",), key_variable="TEAM_KEY"))

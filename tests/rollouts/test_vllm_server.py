@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.policies.remote import remote_team
+from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
@@ -141,10 +141,10 @@ def test_openai_engine_with_token_ids(base: Policy, url: str, tmp_path: Path) ->
 def test_openai_engine_with_text(base: Policy, url: str, api: str) -> None:
     """Greedy text is that of the model itself for the same prompt."""
     server = OpenAIServer(url=f"{url}/v1", models=("tiny",), api=api, key_variable="", cache="")
-    team = remote_team(server.models, ("helper", "main"))
+    policies = {agent: remote_policy(agent, "tiny") for agent in ("helper", "main")}
     engine = OpenAIEngine(server)
-    engine.load(team.policies)
-    prompt = team.policies["main"].encode("def main(xs):")
+    engine.load(policies)
+    prompt = policies["main"].encode("def main(xs):")
     action = engine.generate([Request("main", prompt, 1, 0)], Sampling(0.0, max_new_tokens=8))[0][0]
     ids = torch.tensor([base.encode("def main(xs):")])
     alone = base.model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=8)
@@ -154,5 +154,5 @@ def test_openai_engine_with_text(base: Policy, url: str, api: str) -> None:
     assert all(math.isnan(v) for v in action.logprobs)
     with pytest.raises(EngineError, match=r"HTTP 404.*check the URL"):
         unknown = OpenAIEngine(dataclasses.replace(server, models=("huge",)))
-        unknown.load(remote_team(("huge",), ("helper",)).policies)
+        unknown.load({"helper": remote_policy("helper", "huge")})
         unknown.generate([Request("helper", prompt, 1, 0)], Sampling())
