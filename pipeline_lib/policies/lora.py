@@ -76,7 +76,9 @@ def _targets(base: PreTrainedModel, settings: LoraAdapter) -> list[str]:
     linear = {
         path.rpartition(".")[2]: module is head
         for path, module in base.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and module.weight is not embedding
+        if isinstance(module, nn.Linear | Conv1D)
+        and module.weight is not embedding
+        and not type(module).__name__.endswith("Router")  # of Llama 4 and Phi-3.5-MoE: it returns several tensors
     }
     if settings.targets == "all-linear":
         if found := [name for name, is_head in linear.items() if not is_head]:

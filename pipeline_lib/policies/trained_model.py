@@ -13,17 +13,18 @@ from pipeline_lib.policies.kept_products import KeptProducts
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Make forward passes deterministic: no dropout, whether or not gradient checkpointing needs training mode.
+    """Make forward passes deterministic: no dropout, and training mode only where gradient checkpointing needs it.
 
-    Actions are sampled without dropout, so their log-probabilities must be computed without it.
+    Actions are sampled without dropout and noise, so their log-probabilities must be computed without them.
     """
     module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0
-    model.train(bool(getattr(model, "is_gradient_checkpointing", False)))
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):  # for functions, as OPT's `dropout`
+                setattr(module, name, 0.0)
+        module.training = bool(getattr(module, "gradient_checkpointing", False))
 
 
 def is_large_here(model: nn.Module) -> bool:

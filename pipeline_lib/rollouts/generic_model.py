@@ -73,12 +73,13 @@ class GenericModel(RolloutModel):
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
         """Leave training mode, in which gradient checkpointing would switch the cache off."""
-        training = self._model.training
+        training = [module for module in self._model.modules() if module.training]
         self._model.eval()
         try:
             yield
         finally:
-            self._model.train(training)
+            for module in training:
+                module.training = True
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
         """Run prompts padded on the left."""

@@ -148,6 +148,20 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _turns_are_attempts(self) -> Self:
+        wanted = {
+            "turn_reward: gain": ("turn_reward to whole", self.train.turn_reward == "gain"),
+            "curriculum: turns": ("curriculum to {kind: epochs}", self.train.curriculum.kind == "turns"),
+        }
+        for what, (change, given) in wanted.items():
+            if given and not find(self.environment.kind).retries:
+                raise ValueError(
+                    f"train.{what} is for turns that are attempts at the same thing, and those of environment "
+                    f"{self.environment.kind} are not; set train.{change}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _agents_can_be_exchanged(self) -> Self:
         if not self.evaluate.cross_play:
             return self

@@ -178,15 +178,19 @@ def _attends_to_trees(model: PreTrainedModel) -> bool:
     if getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True):
         return False
     device = next(model.parameters()).device
-    ids = torch.tensor([[1, 2, 3, 4]], device=device)
-    places = torch.tensor([[0, 1, 2, 1]], device=device)  # 1 2 3 and 1 4
-    visible = torch.tensor([[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]]], device=device) > 0
+    # One branch begins far behind the token that it follows, so that distances by columns (ALiBi) show, too.
+    size = causal.config.get_text_config()
+    far = min(33, getattr(size, "max_position_embeddings", 33)) - 1
+    ids = torch.arange(1, far + 2, device=device)[None] % size.vocab_size
+    places = torch.tensor([[*range(far), 1]], device=device)  # 1 2 3 ... and 1 33
+    visible = torch.ones(1, far + 1, far + 1, dtype=torch.bool, device=device).tril()
+    visible[0, far, 1:far] = False
     try:
-        tree = causal(**_inputs(causal, ids, places, visible, None)).logits[0, 3].float()
+        tree = causal(**_inputs(causal, ids, places, visible, None)).logits[0, far].float()
     except Exception:  # a model that takes no mask for each pair of tokens, such as Bloom
         return False
-    chain = causal(input_ids=ids, use_cache=False).logits[0, 3].float()
-    own = causal(input_ids=ids[:, [0, 3]], use_cache=False).logits[0, 1].float()
+    chain = causal(input_ids=ids, use_cache=False).logits[0, far].float()
+    own = causal(input_ids=ids[:, [0, far]], use_cache=False).logits[0, 1].float()
     # A relative comparison, because rounding errors depend on dtype and size.
     return bool((tree - own).abs().mean() <= 0.25 * (chain - own).abs().mean())
 

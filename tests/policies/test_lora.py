@@ -137,6 +137,7 @@ def test_models_of_any_architecture_learn_through_adapters_and_merge(kind: str):
     adapted: Any = policy.model
     linear = {name for name, module in plain.named_modules() if isinstance(module, torch.nn.Linear | Conv1D)}
     linear -= {name for name, module in base.named_modules() if module is head}
+    linear -= {name for name in linear if name.endswith("mlp.router")}  # of Phi-3.5-MoE; it returns a pair
     assert {name for name, module in adapted.get_base_model().named_modules() if isinstance(module, Linear)} == linear
     _stir(policy)
     adapted(IDS).logits.log_softmax(-1)[0, -1, 5].neg().backward()

@@ -50,6 +50,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi3": {"model_type": "phi3", "original_max_position_embeddings": 96},
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4},
     "opt": {"model_type": "opt", "ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1},
+    "mpt": {"model_type": "mpt", "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 96},
+    "seed_oss": {"model_type": "seed_oss", "head_dim": 8, "attention_dropout": 0.3, "residual_dropout": 0.3},
+    "phimoe": {"model_type": "phimoe", "num_local_experts": 4},
     "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"]},
 }
 FAST = ("qwen2", "qwen3", "llama", "llama3")

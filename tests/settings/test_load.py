@@ -318,6 +318,14 @@ def test_settings_are_immutable():
         ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
         ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
         ("train: {curriculum: {kind: turns}}", ["train.curriculum: turns", "environment.turns is 1", "to 2 or more"]),
+        (
+            "environment: modules-orchestrated\ntrain: {turn_reward: gain, discount: 0.9}",
+            ["train.turn_reward: gain", "those of environment modules are not", "set train.turn_reward to whole"],
+        ),
+        (
+            "environment: documents\ntrain: {curriculum: {kind: turns}}",
+            ["train.curriculum: turns", "environment documents are not", "set train.curriculum to {kind: epochs}"],
+        ),
         ("environment: {kind: coding, feedback: plain}", ["environment.feedback", "'plain'", "a list: [a, b]"]),
         (
             "environment: {kind: philosophers, prompt: compact}\nproblems: {kind: generated}",

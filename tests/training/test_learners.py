@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.learners import make_learners, without_dropout
 from pipeline_lib.training.update import Learner, update_policy
+from tests.rollouts.tiny import policy
 from tests.training.conftest import SAMPLING, add_lora, make_model, make_settings, make_tokenizer
 
 ROWS = [
@@ -46,24 +48,26 @@ def test_gradient_checkpointing_changes_no_gradient(lora: bool) -> None:
         if recompute:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         one = learner(model, gradient_clip=0)
-        assert model.training == recompute
+        assert any(module.training for module in model.modules()) == recompute
         found.append(moments(one))
     for key, value in found[0].items():
         assert value.abs().max() > 0
         assert torch.allclose(value, found[1][key], atol=1e-7), key
 
 
-def test_dropout_is_off_also_where_training_mode_is_on() -> None:
-    """Actions are sampled without dropout; their log-probabilities must be those of the same function."""
-    model = make_model()
-    model.model.layers[0].self_attn.attention_dropout = 0.9
-    model.lm_head.extra = nn.Dropout(0.9)
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    without_dropout(model)
-    assert model.training
+@pytest.mark.parametrize("kind", ["qwen3", "opt", "seed_oss", "phimoe"])
+def test_dropout_and_noise_are_off_also_under_checkpointing(kind: str) -> None:
+    """Actions are sampled without them; their log-probabilities must be those of the same function."""
+    model: Any = policy(kind).model
     ids = torch.tensor([[2, 3, 4]])
-    assert torch.equal(model(ids).logits, model(ids).logits)
-    assert model.lm_head.extra.p == 0.0
+    expected = model(ids, use_cache=False).logits
+    model.get_output_embeddings().extra = nn.Dropout(0.9)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    without_dropout(model)
+    assert sum(module.training for module in model.modules() if isinstance(module, GradientCheckpointingLayer)) == 2
+    assert model.get_output_embeddings().extra.p == 0.0
+    assert torch.equal(model(ids, use_cache=False).logits, expected)
 
 
 def test_frozen_weights_below_an_adapter_set_the_precision() -> None:

@@ -125,6 +125,7 @@ def test_only_models_that_see_everything_attend_to_trees() -> None:
     recurrent = MambaForCausalLM(MambaConfig(vocab_size=16, hidden_size=16, num_hidden_layers=1)).eval()
     assert not TokenScorer(recurrent, Sampling()).shares
     assert not TokenScorer(tiny_policy("bloom").model, Sampling()).shares  # it takes no mask for each pair of tokens
+    assert not TokenScorer(tiny_policy("mpt").model, Sampling()).shares  # it counts distances by columns
     blind = make_model()
     blind.config._attn_implementation = "flash_attention_2"
     assert not module._attends_to_trees(blind)

@@ -83,6 +83,7 @@ class ModulesTask(TeamTask):
     problems = (GeneratedModules, ClassProblems)
     primary = "system_passed"
     rewards_agents = True
+    retries = False  # one turn, or the lead's and the workers'
     rewarded_in = "pipeline_lib.environments.modules.runtime:ModulesEnvironment"  # it depends on what is run
     guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
 
