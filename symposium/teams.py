@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.teams import Setup, opened
+from pipeline_lib.assembly.players import opened
+from pipeline_lib.assembly.teams import Setup
 from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.project import BASE, PROBLEMS, TRAINED
 from pipeline_lib.protocols import make_protocol

@@ -113,7 +113,7 @@ def test_a_gpu_machine_needs_only_the_packages_that_the_readme_names(tmp_path: P
 import sys
 for name in {hidden!r}:
     sys.modules[name] = None
-import pipeline_lib.assembly.auditing, pipeline_lib.assembly.training, pipeline_lib.assembly.teams
+import pipeline_lib.assembly.auditing, pipeline_lib.assembly.training, pipeline_lib.assembly.players
 import pipeline_lib.evaluation.run, pipeline_lib.evaluation.selection, pipeline_lib.evaluation.verdict
 import pipeline_lib.policies.lora, pipeline_lib.policies.pretrained, pipeline_lib.policies.warm_start
 import pipeline_lib.training.trainer, symposium

@@ -1,16 +1,11 @@
-"""What a team is made from and where it acts: one object for training, audit, evaluation and play.
+"""What a team is made from and where it acts: one object for training, audit, evaluation and play."""
 
-Opened for play, a team is untrained, or has the weights of a checkpoint.
-"""
-
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers.utils.logging import disable_progress_bar
 
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.make import make_environment
@@ -19,13 +14,10 @@ from pipeline_lib.policies.base import check_base
 from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
-from pipeline_lib.policies.threads import right_threads
-from pipeline_lib.problems.splits import load_split
 from pipeline_lib.protocols import Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params
-from pipeline_lib.training.checkpoints import load_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +88,3 @@ def compute_dtype(params: Params, base: Path) -> torch.dtype:
     if params.policy.kind == "pretrained":
         return compute_type(params.policy, check_base(params.policy, base))
     return torch.float32
-
-
-@contextlib.contextmanager
-def opened(setup: Setup, checkpoint: Path | None) -> Iterator[Player]:
-    """Yield a team in its environment, ready to play, and close engine and sandbox afterwards.
-
-    Args:
-        setup: the team and its environment.
-        checkpoint: folder of trained weights, verified by digest before they are used; None: the untrained team.
-
-    Raises:
-        PolicyError: the base was made from other settings, or the weights are of another team.
-        CorruptFileError: a file of the checkpoint is missing or damaged.
-        ProblemsError: no problems were prepared.
-    """
-    disable_progress_bar()  # of loading, which takes a moment
-    with contextlib.closing(setup.environment()) as environment, contextlib.closing(setup.engine()) as engine:
-        team = setup.team(environment, load_split(setup.problems, "train"))
-        if checkpoint is not None:
-            load_checkpoint(checkpoint, team)
-        with right_threads(team):
-            engine.load(team.sampled())
-            yield setup.player(environment, team, engine)

@@ -19,7 +19,7 @@ from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, SELECTED, add_plan
 from pipeline_lib.monitors.history import endings
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
-from tasks.experiment.costs import compare_compute
+from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
 from tasks.experiment.verdict_text import headline, in_markdown

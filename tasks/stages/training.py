@@ -28,7 +28,7 @@ from tasks.experiment.arms import (
     trained_folder,
     training_file,
 )
-from tasks.experiment.costs import budget_of
+from tasks.experiment.compute import budget_of
 from tasks.experiment.setups import setup_of
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import settings_of, work_digest

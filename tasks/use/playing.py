@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from pipeline_lib.assembly.teams import opened as open_player
+from pipeline_lib.assembly.players import opened as open_player
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import Root, paired

@@ -28,7 +28,7 @@ from tasks.experiment.arms import (
     trained_folder,
     training_file,
 )
-from tasks.experiment.costs import budget_of
+from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
 from tasks.looks import looking
 from tasks.runtime.tracked_run import ENDED, PLAN_FAULTS
