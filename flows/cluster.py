@@ -2,7 +2,7 @@
 
 symposium cluster passwords > cluster.env        # drawn once; `set -a; . ./cluster.env` sets them
 symposium cluster start                          # all four, on 127.0.0.1
-symposium cluster status                         # does each answer? if not: exit status 1
+symposium cluster status                         # does each answer, with these passwords? if not: exit status 1
 symposium cluster backup FOLDER                  # all that they keep, while they run
 symposium cluster restore FOLDER --folder NEW    # new servers from it
 
@@ -70,9 +70,9 @@ def main() -> None:
                     look()
         elif asked.command == "status":
             answering = servers.answering(ports, passwords)
-            for server, well in answering.items():
-                _say(f"{server:9} {'answers' if well else 'does not answer'}")
-            sys.exit(not all(answering.values()))
+            for server, does in answering.items():
+                _say(f"{server:9} {does}")
+            sys.exit({*answering.values()} != {servers.ANSWERS})
         elif asked.command == "backup":
             count = backups.back_up(ports, passwords, asked.backup.absolute(), _say)
             _say(f"{asked.backup}: three databases and {count} files")

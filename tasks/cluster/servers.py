@@ -17,11 +17,13 @@ from tasks.cluster.passwords import ClusterError, Passwords
 from tasks.cluster.settings import Cluster, Ports
 from tasks.services.process_environment import answers, child_environment
 from tasks.services.processes import ended, start, stop
-from tasks.services.servers import ServerError, free_port, refused, require
+from tasks.services.servers import ServerError, free_port, refused, require, status_of
 
 START_S = 300.0
 _STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
 _EVERYWHERE = "0.0.0.0"
+#: What `answering` says of a server.
+ANSWERS, REFUSES, SILENT = "answers", "refuses the password", "does not answer"
 
 
 class _Part(NamedTuple):
@@ -66,18 +68,25 @@ def everything(cluster: Cluster, passwords: Passwords, say: Callable[[str], None
             yield all_of_them
 
 
-def answering(ports: Ports, passwords: Passwords) -> dict[str, bool]:
-    """Return of each server on this machine whether it answers, with these passwords where it asks for one.
-
-    Raises:
-        ClusterError: the database has another password.
-    """
+def answering(ports: Ports, passwords: Passwords) -> dict[str, str]:
+    """Return of each server on this machine, asked with these passwords: `ANSWERS`, `REFUSES` or `SILENT`."""
+    prefect, mlflow = f"http://127.0.0.1:{ports.prefect}", f"http://127.0.0.1:{ports.mlflow}"
+    user = f"{passwords.mlflow_tracking_username}:{passwords.mlflow_tracking_password}"
+    try:
+        postgres = ANSWERS if _postgres_answers(ports, passwords) else SILENT
+    except ClusterError:
+        postgres = REFUSES
+    stored = ANSWERS if store.make_buckets(ports.store, passwords) else SILENT
     return {
-        "postgres": _postgres_answers(ports, passwords),
-        "store": store.make_buckets(ports.store, passwords),
-        "prefect": answers(f"http://127.0.0.1:{ports.prefect}", "prefect"),
-        "mlflow": answers(f"http://127.0.0.1:{ports.mlflow}", "mlflow"),
+        "postgres": postgres,
+        "store": REFUSES if stored == SILENT and store.refuses(ports.store, passwords) else stored,
+        "prefect": _said(status_of(f"{prefect}/api/admin/version", passwords.prefect_api_auth_string)),
+        "mlflow": _said(status_of(f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0", user)),
     }
+
+
+def _said(status: int) -> str:
+    return {200: ANSWERS, 401: REFUSES, 403: REFUSES}.get(status, SILENT)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import hmac
 import json
 import shutil
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,14 @@ def make_buckets(port: int, passwords: Passwords) -> bool:
     except (BotoCoreError, ClientError):
         return False
     return True
+
+
+def refuses(port: int, passwords: Passwords) -> bool:
+    """Return whether the store answers, and has another key."""
+    try:
+        client(port, passwords).list_buckets()
+    except ClientError as error:
+        return bool(error.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.FORBIDDEN)
+    except BotoCoreError:
+        return False
+    return False

@@ -10,9 +10,9 @@ does).  It starts no server; it uses the project's server if one is running.
 import json
 import os
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from pipeline_lib.tracking.processes import is_gone
@@ -155,7 +155,7 @@ def answers(url: str, name: str, timeout_s: float = 2.0) -> bool:
     try:
         with urllib.request.urlopen(url + path, timeout=timeout_s) as reply:
             return bool(reply.status == 200)
-    except (OSError, urllib.error.URLError, ValueError):
+    except (OSError, HTTPException, ValueError):  # another program may listen there
         return False
 
 

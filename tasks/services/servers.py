@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -215,7 +216,7 @@ def require(api_url: str) -> None:
             "without one"
         )
     password = os.environ.get(_PASSWORD, "")
-    code = _status(f"{api_url}/admin/version", password)  # whether it is healthy it says to everybody
+    code = status_of(f"{api_url}/admin/version", password)  # whether it is healthy it says to everybody
     if code in (401, 403):
         said = "refuses the password; correct" if password else "wants a password; set"
         raise ServerError(f"the Prefect server at {api_url} {said} {_PASSWORD}=user:password")
@@ -226,15 +227,15 @@ def require(api_url: str) -> None:
 def refused(tracking: str) -> str:
     """Return why the MLflow server at this address cannot be used with the given name and password; "" if it can."""
     user, password = (os.environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
-    code = _status(f"{tracking}/api/2.0/mlflow/experiments/get?experiment_id=0", f"{user}:{password}" if user else "")
+    code = status_of(f"{tracking}/api/2.0/mlflow/experiments/get?experiment_id=0", f"{user}:{password}" if user else "")
     if code in (401, 403):
         said = "refuses name or password; correct" if user else "wants a password; set"
         return f"the MLflow server at {tracking} {said} MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     return "" if code == 200 else f"the MLflow server at {tracking} does not answer ({code or 'no connection'})"
 
 
-def _status(url: str, password: str) -> int:
-    """Return the status of an answer, 0 without one."""
+def status_of(url: str, password: str) -> int:
+    """Return the status of an answer, 0 without one; ``password`` is ``user:password``, or empty."""
     request = urllib.request.Request(url)
     if password:
         request.add_header("Authorization", f"Basic {base64.b64encode(password.encode()).decode()}")
@@ -244,7 +245,7 @@ def _status(url: str, password: str) -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
-    except OSError:
+    except (OSError, HTTPException):  # another program may listen there
         return 0
 
 

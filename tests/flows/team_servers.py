@@ -87,6 +87,10 @@ class Servers:
         saved, new = place / "backup", self.folder / "restored"
         answer = call(place, "symposium", "cluster", "status", *self.ports, **self.passwords)
         assert answer.split() == [word for name in _SIGNS for word in (name, "answers")]
+        wrong = {name: f"user:{name}" for name in self.passwords if name.endswith(("STRING", "PASSWORD", "ACCESS_KEY"))}
+        for changed in ({name: word} for name, word in wrong.items()):
+            told = call(place, "symposium", "cluster", "status", *self.ports, status=1, **{**self.passwords, **changed})
+            assert told.count("refuses the password") == 1 and told.count("answers") == 3, (changed, told)
         said = call(place, "symposium", "cluster", "backup", str(saved), *self.ports, **self.passwords)
         count = re.search(r"three databases and (\d+) files", said)
         assert count and int(count[1]) >= len(self.files("")) > 0, "MLflow's are among them"

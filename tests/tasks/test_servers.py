@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from pipeline_lib.tracking.processes import own_process
 from tasks.services import servers
-from tasks.services.process_environment import places, server_url
+from tasks.services.process_environment import answers, places, server_url
 from tasks.services.processes import start
 
 
@@ -26,6 +27,25 @@ def test_a_taken_port_is_not_fought_over() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert servers.free_port(port) > port
+
+
+def test_another_program_behind_a_port_is_no_answer() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def greet() -> None:
+            for _ in range(2):
+                connection, _ = other.accept()
+                with connection:
+                    connection.sendall(b"220 no HTTP here\r\n")
+                    connection.recv(1024)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        assert not answers(url, "mlflow") and servers.status_of(url, "") == 0
+        thread.join()
 
 
 def test_all_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

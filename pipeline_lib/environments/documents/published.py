@@ -3,7 +3,7 @@
 Both have ``question``, ``answer``, ``context`` (titles with their sentences) and ``supporting_facts`` (titles with
 numbers of sentences, from 0); a file may have them as pairs, as first published, as columns, as on the hub, or as JSON
 in a text.  No agent gets all documents that a question needs, so questions that need only one are left out.  So are
-those whose titles cannot be told apart by their words, or whose answer has none.
+those whose titles cannot be told apart by their words or would not be read as titles, or whose answer has no words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_kit.dialogue import words_of
 from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact
-from pipeline_lib.environments.documents.reading import normalised_answer
+from pipeline_lib.environments.documents.reading import VERBS, normalised_answer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Fields, Row, published_problems, text_field
 from pipeline_lib.storage import digest
@@ -58,6 +58,8 @@ def _problem(name: str, row: Fields, settings: PublishedDocuments) -> DocumentsP
     names = {words_of(title) for title in context} - {""}
     if len(names) < len(documents) or not normalised_answer(answer):
         return None  # its sentences have no names of their own, or saying nothing would be the right answer
+    if any(";" in text for text in (answer, *context)) or any(name.split()[0] in VERBS for name in names):
+        return None  # what an agent names so would be read as two statements, or as another one
     wanted = {(title, number) for title, number in _pairs(row, "supporting_facts", "sent_id", int)}
     wanted = {
         (title, number)

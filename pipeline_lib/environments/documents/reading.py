@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pipeline_lib.environment_kit.dialogue import words_of
 from pipeline_lib.environments.documents.problem import DocumentsProblem, Fact, key_of
 
+#: Words with which a statement begins that is more than the name of a fact.
+VERBS = ("answer", "find")
+
 _ANSWER = re.compile(r"\s*answer\b[\s:]*", re.IGNORECASE)
 
 

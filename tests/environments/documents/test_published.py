@@ -127,6 +127,15 @@ def test_questions_whose_documents_have_one_name_are_left_out(tmp_path: Path) ->
     assert [problem.id for problem in usable(tmp_path, rows)] == ["hotpotqa/q3", "hotpotqa/q4", "hotpotqa/q5"]
 
 
+def test_questions_whose_names_would_be_read_as_statements_are_left_out(tmp_path: Path) -> None:
+    rows = [row(number, "pairs") for number in range(6)]
+    for each, title in zip(rows, ("Steins;Gate", "Answer Me", "Find, the"), strict=False):
+        each["context"].append([title, ["It is another one."]])
+    rows[3]["answer"] = "Rome; Italy"
+    rows[4]["context"].append(["Answers", ["It is another one."]])
+    assert [problem.id for problem in usable(tmp_path, rows)] == ["hotpotqa/q4", "hotpotqa/q5"]
+
+
 def test_a_name_within_a_longer_one_is_not_told(tmp_path: Path) -> None:
     context = [["York", ["A town.", "It is old."]], ["New York", ["A city.", "It is not York 1."]]]
     support = [["York", 0], ["New York", 0]]
