@@ -327,6 +327,8 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
         layer = numbers * (4 if width == 4 else 2.8)
         if eager:
             layer += 4 * batch * row * sizes.heads
+        elif slow:  # attention keeps a weight for each token that another one sees (`tree_attention`)
+            layer += width * batch * min(row, tokens) * sizes.heads
         kept = sizes.depth * batch * sizes.width * width if recomputed else (sizes.depth - 1) * layer
         if recomputed and slow and held.kind == "lora":
             kept += _products(sizes, batch, width)
