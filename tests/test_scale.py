@@ -1,11 +1,11 @@
-"""Every figure in the tables of benchmarks/results/scale.md follows from its premises and the measurements it names."""
+"""Every figure in the tables of docs/scale.md follows from its premises and the measurements it names."""
 
 import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "benchmarks/results/scale.md").read_text()
+PAGE = (ROOT / "docs/scale.md").read_text()
 
 AGENTS, GROUP, PROBLEMS, GPUS, PER_UPDATE, PROMPT, ACTION = 2, 16, 10_000, 64, 64, 300, 300
 PARAMETERS, LAYERS, WIDTH, INNER, KEYS, RANK = 32e9, 64, 5_120, 27_648, 1_024, 16
