@@ -9,6 +9,7 @@ ends with an error all the same, so that nothing looks shared that is not.
 """
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ log = logging.getLogger("symposium.stage")
 #: Seconds before each further attempt.
 WAITS_S = (1.0, 4.0, 15.0)
 _CLOCKS = "the difference between the request time and the server's time is too large"  # S3: more than 15 minutes
+_FULL = "no space left on device"  # what a store says that is a folder, and what this machine's disk says
+_ROOM = 16 << 20
 
 
 @contextmanager
@@ -144,6 +147,8 @@ def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None
             why = "\n".join(lines if len(lines) < 5 else [lines[0], f"({len(lines) - 2} further lines)", lines[-1]])
             if _CLOCKS in why.lower():
                 why = "the clocks of this machine and of the store differ by more than 15 minutes; set the wrong one"
+            if _FULL in why.lower() and shutil.disk_usage(project).free > _ROOM:
+                why = f"{where} is full"
             if wait_s is not None:
                 log.warning("%s could not be shared, tried again in %.0f s: %s", what, wait_s, why.splitlines()[-1])
             if wait_s is None or pause(wait_s):

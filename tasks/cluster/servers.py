@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import shutil
 import socket
 import sys
 import time
@@ -20,6 +21,7 @@ from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, free_port, refused, require, status_of
 
 START_S = 300.0
+_SETTLES_S = 20.0  # so long a store that answers may refuse files, before it knows its volumes
 _STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
 _EVERYWHERE = "0.0.0.0"
 #: What `answering` says of a server.
@@ -91,9 +93,20 @@ def _said(status: int) -> str:
 
 @contextmanager
 def _storage(cluster: Cluster, passwords: Passwords, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    free = shutil.disk_usage(cluster.folder).free
+    if free < store.LEAST and not (cluster.folder / "store").exists():
+        raise ClusterError(
+            f"{cluster.folder} is on a disk with {free / 2**30:.1f} GiB free; a store needs {store.LEAST / 2**30:.0f}"
+        )
     database.make(cluster.folder / "postgres", passwords.pgpassword)
     with _running(cluster, [_postgres(cluster, passwords), _store(cluster, passwords)], say) as look:
         database.make_databases(cluster.ports.postgres, passwords.pgpassword)
+        end = time.monotonic() + _SETTLES_S
+        while not store.takes_files(cluster.ports.store, passwords):
+            if time.monotonic() > end:
+                say("warning: the store takes no files; its disk is probably full")
+                break
+            time.sleep(0.5)
         yield look
 
 
@@ -168,7 +181,7 @@ def _postgres(cluster: Cluster, passwords: Passwords) -> _Part:
 def _store(cluster: Cluster, passwords: Passwords) -> _Part:
     port, folder = cluster.ports.store, cluster.folder / "store"
     command = store.command(folder, cluster.host, port, passwords)
-    return _Part("store", command, store.tokens(passwords), lambda: store.make_buckets(port, passwords))
+    return _Part("store", command, store.variables(passwords), lambda: store.make_buckets(port, passwords))
 
 
 def _prefect(cluster: Cluster, passwords: Passwords) -> _Part:

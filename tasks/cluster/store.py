@@ -31,6 +31,9 @@ _INNER = (
     "filer.port.grpc",
 )
 _TOKENS = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
+_PROBE = 1 << 16  # bytes: smaller files need no volume
+LEAST = 3 << 30
+"""Bytes that must be free for a new store: a volume for each bucket, and one more."""
 PORTS = 1 + len(_INNER)
 """It takes so many ports, from the one of S3 on."""
 
@@ -71,10 +74,12 @@ def command(folder: Path, host: str, port: int, passwords: Passwords) -> list[st
     return [weed, "server", *(f"-{name}={value}" for name, value in options.items())]
 
 
-def tokens(passwords: Passwords) -> Mapping[str, str]:
-    """Return environment variables with which its inner HTTP ports refuse whoever has no token."""
+def variables(passwords: Passwords) -> Mapping[str, str]:
+    """Return environment variables: tokens without which its inner HTTP ports refuse, and how it shares the disk."""
     key = passwords.aws_secret_access_key.encode()
-    return {f"WEED_JWT_{name}_KEY": hmac.new(key, name.encode(), hashlib.sha256).hexdigest() for name in _TOKENS}
+    tokens = {f"WEED_JWT_{name}_KEY": hmac.new(key, name.encode(), hashlib.sha256).hexdigest() for name in _TOKENS}
+    # A bucket takes one volume at a time; with the default of seven the first one takes all that a small disk has.
+    return tokens | {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
 
 
 def client(port: int, passwords: Passwords) -> Any:
@@ -87,6 +92,18 @@ def client(port: int, passwords: Passwords) -> Any:
         region_name="us-east-1",
         config=Config(retries={"max_attempts": 1}, connect_timeout=5, read_timeout=60),
     )
+
+
+def takes_files(port: int, passwords: Passwords) -> bool:
+    """Return whether files can be written to both buckets, which a full store refuses."""
+    store = client(port, passwords)
+    try:
+        for bucket in (RESULTS, ARTIFACTS):
+            store.put_object(Bucket=bucket, Key="ready", Body=bytes(_PROBE))
+            store.delete_object(Bucket=bucket, Key="ready")
+    except (BotoCoreError, ClientError):
+        return False
+    return True
 
 
 def make_buckets(port: int, passwords: Passwords) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -92,6 +93,17 @@ def test_what_cannot_be_done_is_said_before_anything_is_made(
             assert run(monkeypatch, *arguments) == 1
             assert says in " ".join(capsys.readouterr().err.split())
     assert not new.exists(), "a backup could not be restored there"
+
+
+@needs("team servers")
+def test_a_disk_that_is_too_small_for_a_store_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    monkeypatch.setattr("tasks.cluster.store.LEAST", 2 * free)
+    assert run(monkeypatch, "start", "--folder", str(tmp_path / "new"), *free_ports()) == 1
+    assert "GiB free; a store needs" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_machine_without_the_servers_is_told_what_installs_them(

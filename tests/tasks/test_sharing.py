@@ -218,6 +218,27 @@ def test_a_store_that_is_away_costs_no_results_and_the_same_command_sends_them(
     assert list((tmp_path / "store/files").rglob("*"))
 
 
+def test_a_store_that_is_full_is_named_and_no_other_disk(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What DVC said when the store was a folder on a full disk."""
+    said = "\n".join(
+        f"failed to transfer 'cache/{n}' - [Errno 28] No space left on device: 'cache/{n}'" for n in range(9)
+    )
+
+    def full(*_: object) -> str:
+        raise ChainError(f"{said}\nERROR: failed to push data to the cloud - 9 files failed to upload")
+
+    monkeypatch.setattr(module, "ask", full)
+    for room, says in ((0, "the store is full\n"), (1 << 60, "(8 further lines)")):
+        monkeypatch.setattr(module, "_ROOM", room)
+        with pytest.raises(ChainError) as told:
+            module._send(project, "make", pause=lambda wait_s: None)
+        assert says in str(told.value)
+        assert "the same command sends them when the store takes them" in str(told.value)
+    assert "tried again in 0 s: the store is full" in caplog.text
+
+
 def test_a_clock_that_is_wrong_is_named_in_place_of_every_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
