@@ -23,17 +23,26 @@ def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Play
     """Yield the team in its environment, ready to play, and close both afterwards.
 
     Raises:
-        ChoiceError: the team has no policy for an agent of ``problem``, which it will play.
+        ChoiceError: the team has no policy for an agent of ``problem``, which it will play, or cannot play it.
         ProblemsError: no problems were prepared.
     """
     with open_player(setup_of(params, choice.arm), choice.folder) as player:
-        team = player.team
-        for agent in player.environment.agents(problem) if problem is not None else ():
-            if team.uses.get(agent, "team") not in team.policies:
-                raise ChoiceError(
-                    f"problem {problem.id} has an agent {agent!r}; agents of the team: {', '.join(team.uses)}"
-                )
+        if problem is not None:
+            _refuse_unplayable(player, problem)
         yield player
+
+
+def _refuse_unplayable(player: Player, problem: Any) -> None:
+    team = player.team
+    for agent in player.environment.agents(problem):
+        if team.uses.get(agent, "team") not in team.policies:
+            raise ChoiceError(
+                f"problem {problem.id} has an agent {agent!r}; agents of the team: {', '.join(team.uses)}"
+            )
+    try:
+        player.environment.start(problem)
+    except ValueError as error:
+        raise ChoiceError(f"problem {problem.id} cannot be played: {error}") from None
 
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:

@@ -1,9 +1,11 @@
 """Watching a team: what is shown is what happened, in an order that can be read, and nothing is changed by it."""
 
+import contextlib
 import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,10 +34,10 @@ from pipeline_lib.settings.compose import validate_params
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.experiment.arms import PROBLEMS
-from tasks.use import choosing
-from tasks.use.choosing import untrusted_problem
+from tasks.use import choosing, playing
+from tasks.use.choosing import ChoiceError, untrusted_problem
 from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show, as_json
-from tasks.use.playing import play
+from tasks.use.playing import opened, play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.needs import needs
 from tests.play.engines import Scripted
@@ -317,3 +319,18 @@ def test_a_program_is_shown_with_each_test_and_without_tests_nothing_is_run_or_r
     found = untested.step([state], [programs])[0]
     assert (found.reward, found.done, found.details) == (None, True, {"status": "untested"})
     assert untested.exhibit(state, programs) == replace(exhibit, checks=())
+
+
+def test_a_problem_that_the_team_cannot_play_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = player()
+
+    def start(problem: Any, seed: int = 0) -> Any:
+        raise ValueError("its methods cannot be handed out")
+
+    monkeypatch.setattr(made.environment, "start", start)
+    monkeypatch.setattr(playing, "setup_of", lambda *_: None)
+    monkeypatch.setattr(playing, "open_player", lambda *_: contextlib.nullcontext(made))
+    choice: Any = SimpleNamespace(arm="team", folder=Path())
+    why = f"problem {TOYS[0].id} cannot be played: its methods cannot be handed out"
+    with pytest.raises(ChoiceError, match=why), opened(Params(), choice, TOYS[0]):
+        pass

@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,20 @@ def test_problems_are_read_back_and_split_by_family(modules: int):
             assert split_of(each.family, 7) == split and len(each.parts) == modules
             assert design_of(each).name in each.id and each.level == design_of(each).depth - 1
     assert {p.level for p in generated(modules)["train"]} == set(range(1, modules))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"parts": []}, "parts: there are none"),
+        ({"observations": {"one": "keep", "main": "sum"}}, "observations: single is missing"),
+        ({"unit_tests": {"main": ""}}, "unit_tests: one is missing"),
+        ({"needs": {}}, "needs: one is missing"),
+    ],
+)
+def test_an_incomplete_problem_is_refused_in_words(change: dict[str, Any], says: str):
+    with pytest.raises(ValueError, match=says):
+        ModulesProblem.from_json({**problem(DESIGNS[0]).to_json(), **change})
 
 
 @pytest.mark.parametrize("design", DESIGNS)

@@ -62,6 +62,17 @@ class ModulesProblem:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ModulesProblem:
+        """Return the problem of a JSON object, as `to_json` makes it.
+
+        Raises:
+            ValueError: it has no parts, or something is said of some of them only.
+        """
+        if not (parts := value.get("parts")):
+            raise ValueError("parts: there are none")
+        for name in ("needs", "defines", "observations", "unit_tests"):
+            for part in (*parts, SINGLE) if name == "observations" else parts:
+                if part not in value.get(name, {}):
+                    raise ValueError(f"{name}: {part} is missing")
         maps = {
             name: {part: tuple(names) for part, names in value.get(name, {}).items()} for name in ("needs", "defines")
         }
