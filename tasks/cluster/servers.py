@@ -3,11 +3,13 @@
 import hashlib
 import hmac
 import shutil
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
@@ -33,6 +35,8 @@ class _Part(NamedTuple):
     command: list[str]
     environment: Mapping[str, str]
     ready: Callable[[], bool]
+    by: int = signal.SIGTERM
+    """Signal by which it ends if this process is killed."""
 
 
 @contextmanager
@@ -135,7 +139,9 @@ def _running(cluster: Cluster, parts: list[_Part], say: Callable[[str], None]) -
 
     def begin(part: _Part) -> None:
         with (logs / f"{part.name}.log").open("ab") as output:
-            processes[part.name] = start(part.command, child_environment(**part.environment), Path("/"), output)
+            processes[part.name] = start(
+                part.command, child_environment(**part.environment), Path("/"), output, part.by
+            )
 
     def look() -> None:
         for part in parts:
@@ -181,7 +187,9 @@ def _postgres(cluster: Cluster, passwords: Passwords) -> _Part:
 def _store(cluster: Cluster, passwords: Passwords) -> _Part:
     port, folder = cluster.ports.store, cluster.folder / "store"
     command = store.command(folder, cluster.host, port, passwords)
-    return _Part("store", command, store.variables(passwords), lambda: store.make_buckets(port, passwords))
+    ready = partial(store.make_buckets, port, passwords)
+    # It takes minutes to end by SIGTERM, or never does, with its ports; what it has acknowledged is written.
+    return _Part("store", command, store.variables(passwords), ready, signal.SIGKILL)
 
 
 def _prefect(cluster: Cluster, passwords: Passwords) -> _Part:

@@ -1,8 +1,8 @@
 """End a process when its parent ends.
 
-The program ``python end_with_parent.py <parent's pid> <command> [argument ...]`` runs a command that must not outlive
-its parent: the kernel sends it SIGTERM when the parent has ended for any reason (on Linux; elsewhere there is no such
-signal).  It is run by path and without site packages, so that it takes only some milliseconds.
+The program ``python end_with_parent.py <parent's pid> <signal> <command> [argument ...]`` runs a command that must not
+outlive its parent: the kernel sends it the signal when the parent has ended for any reason (on Linux only).  It is run
+by path and without site packages, so that it takes only some milliseconds.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ STOP_S = 8.0
 """Seconds between SIGTERM and SIGKILL; no parent is left that could wait longer."""
 
 
-def end_with(parent: int) -> None:
-    """Ask the kernel for SIGTERM when the parent with this process id ends; at once if it has already ended."""
+def end_with(parent: int, by: int = signal.SIGTERM) -> None:
+    """Ask the kernel for a signal when the parent with this process id ends; at once if it has already ended."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), by)
 
 
 def end_with_dvc() -> None:
@@ -69,5 +69,5 @@ def above_the_stage() -> int:
 
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[1]))
-    os.execvp(sys.argv[2], sys.argv[2:])
+    end_with(int(sys.argv[1]), int(sys.argv[2]))
+    os.execvp(sys.argv[3], sys.argv[3:])

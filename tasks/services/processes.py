@@ -16,18 +16,22 @@ from pipeline_lib.memory import all_memory
 from tasks.services.end_with_parent import STOP_S
 
 
-def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that ends when this process has ended for any reason (`end_with_parent`)."""
+def tied(command: Sequence[str], by: int = signal.SIGTERM) -> list[str]:
+    """Return a command that ends, by a signal, when this process has ended for any reason (`end_with_parent`)."""
     wrapper = Path(__file__).with_name("end_with_parent.py")
-    return [sys.executable, "-S", str(wrapper), str(os.getpid()), *command]
+    return [sys.executable, "-S", str(wrapper), str(os.getpid()), str(int(by)), *command]
 
 
 def start(
-    command: Sequence[str], environment: Mapping[str, str], cwd: Path, output: IO[Any] | int
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    output: IO[Any] | int,
+    by: int = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a process group of its own, tied to the life of this process; with this output."""
+    """Start a command in a process group of its own, tied to the life of this process (`tied`); with this output."""
     return subprocess.Popen(
-        tied(command),
+        tied(command, by),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

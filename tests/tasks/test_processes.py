@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tasks.services.processes import start, stop
 from tests.tasks.waiting import gone, wait
@@ -29,7 +30,8 @@ PARENT = """
 import os, subprocess, sys, time
 from pathlib import Path
 from tasks.services.processes import start
-child = start([sys.executable, "-c", sys.argv[2], sys.argv[1]], os.environ, Path.cwd(), subprocess.DEVNULL)
+command = [sys.executable, "-c", sys.argv[2], sys.argv[1]]
+child = start(command, os.environ, Path.cwd(), subprocess.DEVNULL, *map(int, sys.argv[3:]))
 print(child.pid, flush=True)
 time.sleep(300)
 """
@@ -71,10 +73,16 @@ def test_stopping_what_has_ended_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    code = "import sys, time; open(sys.argv[1], 'w'); time.sleep(300)"
+@pytest.mark.parametrize(
+    ("code", "by"),
+    [("import sys, time; open(sys.argv[1], 'w'); time.sleep(300)", signal.SIGTERM), (STUBBORN, signal.SIGKILL)],
+    ids=["politely", "by force"],
+)
+def test_children_end_with_a_parent_that_is_killed(tmp_path: Path, code: str, by: int) -> None:
     marker = tmp_path / "begun"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(marker), code], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(marker), code, str(int(by))], stdout=subprocess.PIPE, text=True
+    )
     assert parent.stdout is not None
     child = psutil.Process(int(parent.stdout.readline()))
     wait(marker.exists)
