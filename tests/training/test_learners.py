@@ -8,6 +8,8 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from pipeline_lib.policies.policy import Policy, Team
+from pipeline_lib.rollouts.engine import Request
+from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.learners import make_learners, without_dropout
@@ -68,6 +70,18 @@ def test_dropout_and_noise_are_off_also_under_checkpointing(kind: str) -> None:
     assert sum(module.training for module in model.modules() if isinstance(module, GradientCheckpointingLayer)) == 2
     assert model.get_output_embeddings().extra.p == 0.0
     assert torch.equal(model(ids, use_cache=False).logits, expected)
+
+
+def test_sampling_leaves_training_mode_where_it_was() -> None:
+    opt = policy("opt")
+    opt.model = add_lora(opt.model)
+    opt.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    without_dropout(opt.model)
+    before = [module.training for module in opt.model.modules()]
+    engine = TransformersEngine(rows=2)
+    engine.load({"team": opt})
+    engine.generate([Request("team", (2, 3), 2, 0)], SAMPLING)
+    assert [module.training for module in opt.model.modules()] == before and {*before} == {True, False}
 
 
 def test_frozen_weights_below_an_adapter_set_the_precision() -> None:
