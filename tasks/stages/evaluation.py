@@ -21,6 +21,7 @@ from pipeline_lib.identity.code import version
 from pipeline_lib.play import Player
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
+from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.protocols import Protocol, make_protocol
 from pipeline_lib.rollouts.engine import Engine
@@ -84,8 +85,8 @@ class Evaluator:
         self._environment.for_choice = split == "test" and params.evaluate.equal_effort > 0
         self.reward_bounds = self._environment.episode_bounds
         self._metrics = with_reward(find(params.environment.kind).metrics(), *self.reward_bounds)
-        self._team = self._untrained()
-        self._base = team_digest(self._team)
+        self.team = self._untrained()
+        self._base = team_digest(self.team)
         self._engine: Engine | None = None
         self._held: dict[str, int] = {}
 
@@ -101,8 +102,8 @@ class Evaluator:
         played = make_protocol(protocol) if protocol else self._setup.protocol
 
         def play() -> list[EpisodeRecord]:
-            if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
-                self._team, self._held = self._untrained(), {}
+            if any(policy.version for policy in self.team.policies.values()):  # a checkpoint was put over it
+                self.team, self._held = self._untrained(), {}
             return self._whole_team(played)
 
         return self._evaluate(play, self._base, f"{self._arm} {title}", played)
@@ -130,7 +131,7 @@ class Evaluator:
         def play() -> list[EpisodeRecord]:
             if self._nodes is not None and not subteams and folder in self._nodes:
                 return self._nodes.records(folder)
-            load_checkpoint(folder, self._team)
+            load_checkpoint(folder, self.team)
             if subteams:
                 return evaluate_subteams(self._player(), self.problems, subteams, self._samples.seed)
             return self._whole_team(self._setup.protocol)
@@ -152,7 +153,7 @@ class Evaluator:
         }
         folders = folders or {BASE_GUEST: step_folder(trained_folder(self._arm, seed), 0)}
         # An agent that nobody trained is the same in every run.
-        trained = [name for name, policy in self._team.policies.items() if any(True for _ in policy.trainable())]
+        trained = [name for name, policy in self.team.policies.items() if any(True for _ in policy.trainable())]
         invited = guests(trained, list(folders))
         digests = [str(read_checkpoint(folder)["team"]) for folder in (own, *folders.values())]
         samples = self._samples
@@ -160,8 +161,8 @@ class Evaluator:
         def play() -> list[EpisodeRecord]:
             records = []
             for guest in invited:
-                load_checkpoint(own, self._team)
-                load_checkpoint(folders[guest.run], self._team, {guest.agent})
+                load_checkpoint(own, self.team)
+                load_checkpoint(folders[guest.run], self.team, {guest.agent})
                 roots = roots_of(guest, invited, self._environment.agents, self.problems, samples.samples, samples.seed)
                 records += evaluate_guest(self._player(), guest, roots)
             return records
@@ -174,11 +175,11 @@ class Evaluator:
 
     def _engine_with_team(self) -> Engine:
         """Return the engine with the present weights of the team in memory."""
-        policies = self._team.policies
+        policies = self.team.policies
         if self._engine is None:
             self._engine = self._setup.engine()
         if not self._held:
-            self._engine.load(self._team.sampled())
+            self._engine.load(self.team.sampled())
         for name, policy in policies.items():
             if self._held.get(name, policy.version) != policy.version:
                 self._engine.update(policy)
@@ -188,7 +189,7 @@ class Evaluator:
     def _player(self, protocol: Protocol | None = None) -> Player:
         """Return what plays the team in memory."""
         engine = self._engine_with_team()
-        return self._setup.player(self._environment, self._team, engine, protocol)
+        return self._setup.player(self._environment, self.team, engine, protocol)
 
     def _whole_team(self, protocol: Protocol) -> list[EpisodeRecord]:
         samples = self._samples
@@ -254,12 +255,10 @@ def evaluator(
     keep_texts: bool = False,
     nodes: RayNodes | None = None,
 ) -> Iterator[Evaluator]:
-    """Yield an `Evaluator` and stop its engine and sandbox afterwards."""
+    """Yield an `Evaluator`, let torch use the right number of threads for its team, and stop its engine afterwards."""
     made = Evaluator(params, arm, split, samples, keep_texts, nodes)
-    try:
+    with contextlib.closing(made), right_threads(made.team):
         yield made
-    finally:
-        made.close()
 
 
 def checkpoint_steps(arm: str, seed: int) -> list[int]:
