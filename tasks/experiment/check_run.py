@@ -9,6 +9,7 @@ in it, and ``-S train=coding-paper -S +train.steps=9`` replaces the name of the 
 """
 
 import argparse
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,12 @@ def _reasons(params: Params) -> Iterator[str]:
             f"rollouts.python: there is no program {rollouts.python}; make it with "
             "benchmarks/make_vllm_environment.sh, or set rollouts.kind to transformers"
         )
+    for name, wanted in (
+        ("evaluate.ray", params.evaluate.ray is not None),
+        ("sandbox.kind", params.sandbox.kind == "ray"),
+    ):
+        if wanted and importlib.util.find_spec("ray") is None:
+            yield f"{name}: Ray is not installed: pip install 'symposium[ray]'"
     if text := refusal_here(params, PROBLEMS):
         yield text
     for section in ("environment", "policy"):

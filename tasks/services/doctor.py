@@ -155,7 +155,7 @@ def _vllm(project: Path) -> Finding:
 
 
 def _ray(project: Path) -> Finding:
-    return _package("Ray", "ray", "only needed to judge programs on several machines")
+    return _package("Ray", "ray", "only needed to judge programs, or to play checkpoints, on several machines")
 
 
 def _store(project: Path) -> Finding:

@@ -1,5 +1,6 @@
 """A run that could not end well is refused before its first stage works, by the one check that every door calls."""
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,21 @@ def test_what_would_fail_in_a_later_stage_is_refused_first(project: Path, sectio
         with pytest.raises(SettingsError, match=said):
             door()
     assert not (project / "results").exists()
+
+
+@pytest.mark.parametrize("sections", [{"evaluate": {"ray": {"cpus": 2}}}, {"sandbox": {"kind": "ray"}}], ids=str)
+def test_a_missing_ray_is_told_before_anything_is_trained(
+    project: Path, sections: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    found = importlib.util.find_spec
+    there: dict[str, Any] = {"ray": True}
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: there["ray"] if name == "ray" else found(name, *more)
+    )
+    check_run(settings(**sections))
+    there["ray"] = None
+    with pytest.raises(SettingsError, match="Ray is not installed: pip install"):
+        check_run(settings(**sections))
 
 
 def test_a_reason_in_the_override_lets_the_embedded_model_try(project: Path):
