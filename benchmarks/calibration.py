@@ -83,7 +83,7 @@ unequal size, at floor and ceiling, and for power.
 
 The verdict on a whole comparison, and EQUIVALENT, are wrong less often than allowed: limits are widened for skewed
 differences, and equivalence requires the whole 95 % interval within the margin. One trained team answers all problems,
-so runs vary as a whole; the t test of `training_runs` is about that. The interval of a team's own mean is reliable near
+so runs vary as a whole; the t test of `new_runs` is about that. The interval of a team's own mean is reliable near
 floor and ceiling even with few families; with fewer than about twelve it is wider than necessary for 95 %.
 
 ![measured rates beside what they should be](../../docs/figures/calibration.svg)

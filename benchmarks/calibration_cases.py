@@ -16,13 +16,13 @@ from scipy import stats
 from benchmarks.grid_data import draw_sizes, shares_passed
 from benchmarks.simulated_data import CODES, Rng, crossed, families, inside, passed_shares, records, rejected
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation import effects, evidence
+from pipeline_lib.evaluation import clusters, evidence
 from pipeline_lib.evaluation import evidence as tests
 from pipeline_lib.evaluation.clusters import t_interval
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
+from pipeline_lib.evaluation.evidence import new_runs
 from pipeline_lib.evaluation.results import holm
 from pipeline_lib.evaluation.selection import choose, curve
-from pipeline_lib.evaluation.training_runs import new_runs
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 QUICK = VerdictSettings(resamples=200)
@@ -134,13 +134,13 @@ def _team_mean(rate: float, count: int, equal: bool) -> Callable[[Rng], bool]:
 def _g_dependent(rng: Rng) -> bool:
     common = rng.normal(0, math.sqrt(0.6), 40)
     a, b = (common + rng.normal(m, math.sqrt(0.4), 40) for m in (0.8, 0.0))
-    found = effects.paired_hedges_g(a, b, np.arange(40), 39, 0.95)
+    found = clusters.paired_hedges_g(a, b, np.arange(40), 39, 0.95)
     return inside(found.low, found.high, 0.8)
 
 
 def _improvement_coverage(rng: Rng) -> bool:
     shift = rng.normal(0.5, 0.5, CODES.size)
-    u = effects.probability_of_improvement(
+    u = clusters.probability_of_improvement(
         shift + rng.standard_normal((8, CODES.size)), rng.standard_normal((8, CODES.size))
     )
     found = t_interval(u, CODES, 0.95)

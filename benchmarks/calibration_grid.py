@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.grid_data import NO_RANGE, RARE, SHAPES, TAILS, draw_sizes, metric_of
 from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
-from pipeline_lib.evaluation.comparison import Comparison
+from pipeline_lib.evaluation.comparison import Comparison, Losses, whatever_was_lost
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
 from pipeline_lib.evaluation.evidence import (
     critical,
@@ -35,10 +35,9 @@ from pipeline_lib.evaluation.evidence import (
     with_missing,
     within,
 )
-from pipeline_lib.evaluation.family import verdict_of
-from pipeline_lib.evaluation.losses import Losses, whatever_was_lost
 from pipeline_lib.evaluation.planning import beyond_missing, detectable, unbiased
 from pipeline_lib.evaluation.results import TestResult, holm
+from pipeline_lib.evaluation.verdict import verdict_of
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)

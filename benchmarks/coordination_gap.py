@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scipy import optimize, stats
 
-from pipeline_lib.evaluation.effects import hedges_correction
+from pipeline_lib.evaluation.clusters import hedges_correction
 from pipeline_lib.evaluation.evidence import equivalence, student, wilson
 from pipeline_lib.evaluation.planning import detectable, expected_maximum, t_power
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib import storage
-from pipeline_lib.monitors.judge import GAP, MONITORS, MOST, NEEDED, End
+from pipeline_lib.monitors import GAP, MONITORS, MOST, NEEDED, End
 
 OUTPUT = Path("benchmarks/results/monitors.json")
 END = End("done", 0.0, 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.evaluation import planning, verdict
-from pipeline_lib.evaluation.metrics import check_guards
+from pipeline_lib.evaluation.episodes import check_guards
 from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.problems.splits import load_manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.environment_api.task import Problem
-from pipeline_lib.evaluation.metrics import check_ranges
+from pipeline_lib.evaluation.episodes import check_ranges
 from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.training.checkpoint_folders import step_folder

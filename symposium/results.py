@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metrics, describe, with_reward
-from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.episodes import summarise_team
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.training_figures import learning, terms
 from symposium.showing import means, paragraph, table

@@ -20,10 +20,9 @@ from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_CRITIC, MAX_
 from pipeline_lib.environments.coding.settings import FineCodingReward
 from pipeline_lib.environments.modules.settings import SoundModulesReward
 from pipeline_lib.environments.writing.settings import SoundWritingReward
-from pipeline_lib.evaluation.evidence import FEW_CARRYING
+from pipeline_lib.evaluation.evidence import FEW_CARRYING, MIN_RUNS
 from pipeline_lib.evaluation.run import MOST_AGENTS
-from pipeline_lib.evaluation.training_runs import MIN_RUNS
-from pipeline_lib.monitors.judge import AT_BEST, FOLLOWS, GAP, IDLE, LEAST_PAIRS, TREND
+from pipeline_lib.monitors import AT_BEST, FOLLOWS, GAP, IDLE, LEAST_PAIRS, TREND
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.study import MIN_SEEDS
 from pipeline_lib.training.advantages import EQUAL

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline_lib.assembly.teams import Setup, compute_dtype, sampling_of
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.monitors.judge import End
+from pipeline_lib.monitors import End
 from pipeline_lib.policies.policy import section_of
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.training.budget import Budget

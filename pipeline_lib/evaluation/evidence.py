@@ -11,18 +11,17 @@ no p value, and the verdict follows from bounds that assume only that values are
 Every metric with a declared range is a share in another unit, so one rule serves all; one without a range has no
 verdict.  benchmarks/results/calibration-grid.md measures all of this.
 
-Tests of difference and of equivalence by Student's t; for degenerate data they return a reason.
-
-Pairs, possibly in clusters: `paired`.  No difference that matters: `equivalence` (two one-sided tests).  One rate:
-`wilson`.
-
-Tails of a t statistic of skewed data.
-
 If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
 distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
 shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
 A limit is only moved outwards, by ``caution`` times that shift (`outwards`).  Symmetric data keep
 Student's test, except for the skewness that they show by chance.
+
+The claim that the training *procedure* produces better teams is about seeds that were not run (`new_runs`).  Runs and
+problems are crossed random effects: the variance of the mean difference is that over runs, plus that over (clusters of)
+problems, minus their interaction, which both contain (Cameron, Gelbach & Miller 2011; in a balanced design the
+classical analysis of variance), with Satterthwaite's degrees of freedom.  With fewer than three runs of a trained team
+no such claim is possible.
 """
 
 from __future__ import annotations
@@ -33,11 +32,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.clusters import NO_VARIATION, ClusteredMean, Codes, clustered_mean, encode, t_interval
+from pipeline_lib.evaluation.clusters import (
+    NO_VARIATION,
+    ClusteredMean,
+    Codes,
+    cluster_totals,
+    clustered_mean,
+    encode,
+    t_interval,
+)
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
 
 
@@ -377,3 +384,63 @@ def _upper(mean: float, n: float, chance: float) -> float:
     if mean >= top or excess(top) <= 0:
         return 1.0
     return float(optimize.brentq(excess, mean, top, xtol=1e-12))
+
+
+Array = NDArray[np.float64]
+
+MIN_RUNS = 3
+METHOD = "t test over training runs and problems (crossed random effects)"
+
+
+def new_runs(
+    a: Array, b: Array, clusters: Codes, level: float, aligned: bool = True, trained: bool = True
+) -> TestResult:
+    """Test the mean difference as a statement about new training runs on new problems.
+
+    ``a`` and ``b`` are (runs, problems) means of the teams; ``aligned``: row i of one belongs to row i of the other.
+
+    Returns:
+        The test, or in ``degenerate`` why there is none (too few runs, one family, no variation at all).
+    """
+    differences = a.mean(axis=0) - b.mean(axis=0)
+    parts = [a - b] if aligned else [a, b]
+    runs = tuple(part.shape[0] for part in parts)
+    over_problems = clustered_mean(differences, clusters)
+    mean = over_problems.mean
+
+    def unknown(reason: str) -> TestResult:
+        return no_answer(METHOD, runs, level, reason, mean)
+
+    if not trained:
+        return unknown("neither team was trained")
+    if min(runs) < MIN_RUNS:
+        return unknown(
+            f"{' and '.join(str(n) for n in runs)} training run{'s' if runs != (1,) else ''}: a statement about other "
+            f"runs needs at least {MIN_RUNS}; this result is about the checkpoints tested"
+        )
+    if over_problems.clusters < 2:
+        return unknown(over_problems.degenerate)
+    pieces = [(over_problems.se**2, over_problems.df)]
+    for part in parts:
+        pieces.append((float(part.mean(axis=1).var(ddof=1)) / part.shape[0], part.shape[0] - 1.0))
+    interactions = [_interaction(part, clusters) for part in parts]
+    variance = sum(value for value, _ in pieces) - sum(value for value, _ in interactions)
+    # Subtracting an estimate can overshoot; the variance is never below its greatest part.
+    variance = max(variance, *(value for value, _ in pieces))
+    if variance <= 1e-28 * max(1.0, mean * mean):
+        return unknown("no variation between runs or problems, so no interval can be estimated")
+    df = variance**2 / sum(value**2 / freedom for value, freedom in (*pieces, *interactions))
+    se = math.sqrt(variance)
+    t = mean / se
+    p = float(2 * stats.t.sf(abs(t), df))
+    return student(METHOD, mean, se, df, (*runs, over_problems.clusters), level, t, p)
+
+
+def _interaction(values: Array, clusters: Codes) -> tuple[float, float]:
+    """Return the variance of the mean that is due to run x cluster interaction, and its degrees of freedom."""
+    runs, problems = values.shape
+    groups = int(clusters.max()) + 1
+    rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
+    totals, _ = cluster_totals(rest, clusters)
+    freedom = (runs - 1.0) * (groups - 1.0)
+    return float((totals**2).sum()) / (runs * problems) ** 2 * runs * groups / freedom, freedom

@@ -1,7 +1,7 @@
 """Outcomes of systems that something else ran: rows of problem, system and value, arranged as tables.
 
 A row is what the chain calls an episode.  What the rows do not say is never made up: a value that is missing, that is
-not a number, or that occurs twice with different numbers is a lost episode (`losses`), and a note says so.
+not a number, or that occurs twice with different numbers is a lost episode (`comparison.Losses`), and a note says so.
 
 Readers of files of outcomes: tables, and the logs of other programs, each recognised by its content.
 

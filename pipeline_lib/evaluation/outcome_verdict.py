@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
-from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.outcome_files import (
     Columns,
     OutcomesError,
@@ -34,8 +33,8 @@ from pipeline_lib.evaluation.outcome_files import (
 from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
-from pipeline_lib.evaluation.summary import by_problem, other_runs
 from pipeline_lib.evaluation.table import Table, problem_means
+from pipeline_lib.evaluation.verdict import by_problem, decide, other_runs
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 VERSION = 1

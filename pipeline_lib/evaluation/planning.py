@@ -293,7 +293,7 @@ def _problem_variance(pilot: Variances, samples: int, runs: int) -> float:
 def _problems_new_runs(
     pilot: Variances, difference: float, samples: int, runs: int, alpha: float, power: float
 ) -> int | None:
-    """Return the problems at which the crossed t test of `training_runs` finds the difference, or None."""
+    """Return the problems at which the crossed t test of `evidence.new_runs` finds the difference, or None."""
     if runs < 3:
         return None
     over_runs = pilot.runs / runs

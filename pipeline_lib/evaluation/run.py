@@ -5,7 +5,7 @@ number, so episode j of a problem is paired between any two teams.  Every sample
 
 Play subteams of a team: every subset of its agents, the others replaced by the environment's stub.
 
-With up to `MOST_AGENTS` agents all 2^N subteams are played, from which `contributions` computes Shapley values without
+With up to `MOST_AGENTS` agents all 2^N subteams are played, from which `tested_teams` computes Shapley values without
 an approximation; with more agents only the whole team and the team without each agent.  All subteams play the same
 problems with the same random draws, side by side, so their programs are executed in one batch per turn; an action that
 several subteams share is sampled once.
@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipeline_lib.environment_api.task import Problem
-from pipeline_lib.evaluation.crossplay import Guest
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.tested_teams import Guest
 from pipeline_lib.play import Decision, Player, Root, paired
 from pipeline_lib.play.experience import add_amounts
 from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce

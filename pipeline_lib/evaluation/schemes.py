@@ -16,9 +16,8 @@ import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import encode
-from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.episodes import EpisodeRecord, by_problem, values_of
 from pipeline_lib.evaluation.evidence import over_problems, paired
-from pipeline_lib.evaluation.metrics import by_problem, values_of
 from pipeline_lib.evaluation.results import Estimate, TestResult, holm
 
 Episodes = Sequence[EpisodeRecord]

@@ -24,10 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
-from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean, encode
-from pipeline_lib.evaluation.effects import hedges_correction
-from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import Guarded, check_guards
+from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean, encode, hedges_correction
+from pipeline_lib.evaluation.episodes import EpisodeRecord, Guarded, check_guards
 from pipeline_lib.evaluation.plan import problems_digest
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate

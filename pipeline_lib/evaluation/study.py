@@ -1,7 +1,7 @@
 """Compare the cells of a study as one family of comparisons.
 
 A verdict on one experiment is about its own teams.  A study is about ways of training, so it uses the wider test, over
-training runs and problems together (`training_runs.new_runs`).  Each cell against the reference, and each interaction
+training runs and problems together (`evidence.new_runs`).  Each cell against the reference, and each interaction
 of two factors, is one comparison of the family; Holm corrects the p values of the differences, and those of
 equivalence.  Kinds of problem families that may be missing from the sample are allowed for as in any verdict.
 """
@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import Codes, encode
-from pipeline_lib.evaluation.comparison import INCONCLUSIVE, Basis
+from pipeline_lib.evaluation.comparison import INCONCLUSIVE, Basis, ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import equivalence, mean_interval
-from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
+from pipeline_lib.evaluation.evidence import equivalence, mean_interval, new_runs
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
 from pipeline_lib.evaluation.sentences import interval, no_range, p_text, rare_families
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate
-from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import VerdictSettings
@@ -59,7 +57,7 @@ class CellMeans:
     #: By cell with losses, how many of its episodes the infrastructure lost, and how many were played.
     lost: Mapping[str, tuple[int, int]]
     #: With losses, the same means of all problems with every lost episode at the least, and at the greatest value that
-    #: it may have had (`losses`); else empty.
+    #: it may have had (`comparison.Losses`); else empty.
     ends: tuple[CellMeans, ...] = ()
 
     def mean(self, cell: str, info: Metric, level: float) -> Estimate:

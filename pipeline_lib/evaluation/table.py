@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.evaluation.clusters import Codes, encode
-from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import value_of
+from pipeline_lib.evaluation.episodes import EpisodeRecord, value_of
 from pipeline_lib.evaluation.results import EvaluationError
 
 Array = NDArray[np.float64]

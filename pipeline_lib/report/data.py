@@ -8,11 +8,9 @@ from datetime import date
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
-from pipeline_lib.evaluation.attempts import TurnGain
-from pipeline_lib.evaluation.contributions import Contribution
-from pipeline_lib.evaluation.crossplay import Cell
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.schemes import SchemeUse
+from pipeline_lib.evaluation.tested_teams import Cell, Contribution, TurnGain
 from pipeline_lib.evaluation.verdict import BASE, SELECTED
 from pipeline_lib.report.viewer import TestedTeam
 
@@ -72,7 +70,7 @@ class ReportData:
     cooperation: SchemeUse | None = None  #: how often the schemes are used, or None if no episode shows one
     #: What each turn adds, by team (``base``, ``selected``), where turns are attempts.
     turn_gains: Mapping[str, Sequence[TurnGain]] = field(default_factory=dict)
-    #: What each agent of the selected teams contributes (`contributions` of evaluation); empty if that was not
+    #: What each agent of the selected teams contributes (`tested_teams.contributions`); empty if that was not
     #: measured.
     contributions: Sequence[Contribution] = ()
     #: Mean of the primary metric of each subteam, by the names of the agents that are present.

@@ -15,7 +15,7 @@ import yaml
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.verdict import BASE, SELECTED, SINGLE_AGENT
-from pipeline_lib.monitors.history import alarms, endings, silence
+from pipeline_lib.monitors import alarms, endings, silence
 from pipeline_lib.report import (
     result_figures,
     result_tables,

@@ -16,8 +16,7 @@ import numpy as np
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric, Metrics
-from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import value_of
+from pipeline_lib.evaluation.episodes import EpisodeRecord, value_of
 from pipeline_lib.evaluation.verdict import BASE
 from pipeline_lib.report.text import harmless
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.monitors.judge import End
+from pipeline_lib.monitors import End
 from pipeline_lib.play import Player, Problem, add_amounts, costs_of
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.play.roots import PairedChance, Root, derive

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.monitors.judge import MOST, End
+from pipeline_lib.monitors import MOST, End
 from pipeline_lib.play.experience import Decision, Experience
 from pipeline_lib.training.advantages import returns_to_go
 

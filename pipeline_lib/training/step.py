@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from pipeline_lib.monitors.judge import End
+from pipeline_lib.monitors import End
 from pipeline_lib.play import Decision, Player, Problem, groups, join
 from pipeline_lib.settings.train import LEARNED, TrainSettings
 from pipeline_lib.training.advantages import returns_to_go

@@ -24,7 +24,7 @@ import torch
 from pipeline_lib.credit.plans import make_plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.memory import give_back_memory
-from pipeline_lib.monitors.judge import End
+from pipeline_lib.monitors import End
 from pipeline_lib.play import Player, Problem, add_amounts
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest

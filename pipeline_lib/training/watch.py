@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from pipeline_lib.monitors.judge import MONITORS, End, judge
-from pipeline_lib.monitors.reading import ENDED, Row
+from pipeline_lib.monitors import ENDED, MONITORS, End, Row, judge
 
 logger = logging.getLogger(__name__)
 

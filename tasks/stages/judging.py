@@ -8,15 +8,15 @@ from prefect import get_run_logger
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.crossplay import cells
 from pipeline_lib.evaluation.effort import Point, curve
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.table import Episodes
+from pipeline_lib.evaluation.tested_teams import cells
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, SELECTED, add_plan_and_looks, summarise_test
-from pipeline_lib.monitors.history import endings
+from pipeline_lib.monitors import endings
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute

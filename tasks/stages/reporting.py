@@ -7,10 +7,9 @@ from pathlib import Path
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.attempts import turn_gains
-from pipeline_lib.evaluation.contributions import contributions, subteam_means
-from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.episodes import summarise_team
 from pipeline_lib.evaluation.schemes import scheme_use
+from pipeline_lib.evaluation.tested_teams import contributions, subteam_means, turn_gains
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, LAST, SELECTED
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.report.data import About, ReportData

@@ -4,7 +4,7 @@ import shutil
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.episodes import summarise_team
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.identity.stages import whole

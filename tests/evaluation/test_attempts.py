@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.attempts import first_turns, turn_gains
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.tested_teams import first_turns, turn_gains
 
 METRICS = {"passed": Metric("tests", share=True), "solved": Metric("solved", share=True, solves=True)}
 

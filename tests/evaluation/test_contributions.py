@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.contributions import contributions, shapley, subteam_means
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_subteams, evaluate_team, subsets
+from pipeline_lib.evaluation.tested_teams import contributions, shapley, subteam_means
 from pipeline_lib.play import Player
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

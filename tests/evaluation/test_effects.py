@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pipeline_lib.evaluation.effects import (
+from pipeline_lib.evaluation.clusters import (
     hedges_correction,
     interquartile_mean,
     paired_hedges_g,

@@ -8,9 +8,9 @@ import pytest
 from pipeline_lib.evaluation import planning
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.evidence import critical
-from pipeline_lib.evaluation.family import decide, identical
 from pipeline_lib.evaluation.planning import detectable, t_power, unbiased
 from pipeline_lib.evaluation.results import holm, rejections
+from pipeline_lib.evaluation.verdict import decide, identical
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import METRICS, team
 

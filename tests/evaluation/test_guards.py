@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from pipeline_lib.evaluation.metrics import check_guards, identical_share
+from pipeline_lib.evaluation.episodes import check_guards, identical_share
 from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, HeldOutSettings, VerdictSettings
 from tests.evaluation.build import GUARDS, METRICS, compare, constant_team, episode, team
 

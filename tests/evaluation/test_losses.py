@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environment_api.metrics import with_reward
-from pipeline_lib.evaluation import summary, verdict
+from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.comparison import bounds
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
@@ -161,7 +161,7 @@ def test_families_that_lost_episodes_could_make_equal_are_not_said_to_be_equal()
 def test_losing_wrong_episodes_makes_no_team_look_better_to_the_rule_of_the_champion() -> None:
     values = half_solved(10)
     whole, lossy = (
-        summary.team({0: team(one)}, EvaluateSettings(metric="tests_passed"), METRICS)
+        verdict.team({0: team(one)}, EvaluateSettings(metric="tests_passed"), METRICS)
         for one in (values, without(values, True, 60))
     )
     assert lossy["metrics"]["tests_passed"] > whole["metrics"]["tests_passed"] + 0.05, "the test is too easy"

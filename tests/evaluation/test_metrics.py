@@ -7,8 +7,8 @@ import pytest
 
 from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.environments.coding.task import METRICS
-from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import (
+from pipeline_lib.evaluation.episodes import (
+    EpisodeRecord,
     accuracy_at_k,
     check_ranges,
     pass_at_k,

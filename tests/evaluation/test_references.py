@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline_lib.evaluation import effects, results
+from pipeline_lib.evaluation import clusters, results
 from pipeline_lib.evaluation import evidence as tests
 
 REFERENCES = json.loads((Path(__file__).parent / "references" / "references.json").read_text())
@@ -21,7 +21,7 @@ def test_two_groups_agree_with_pingouin(case: dict[str, Any]) -> None:
     pairs = tests.paired(x[:n] - y[:n], np.arange(n))
     assert pairs.statistic == pytest.approx(case["paired"]["t"], abs=1e-8)
     assert pairs.p == pytest.approx(case["paired"]["p"], abs=1e-8)
-    better = effects.probability_of_improvement(x[:, None], y[:, None])[0]
+    better = clusters.probability_of_improvement(x[:, None], y[:, None])[0]
     assert better == pytest.approx(case["common_language"], abs=1e-8)
     assert tests.equivalence(found, 1.0, 0.05).p == pytest.approx(case["tost_welch"], abs=1e-8)
     assert tests.equivalence(pairs, 1.0, 0.05).p == pytest.approx(case["tost_paired"], abs=1e-8)
@@ -35,6 +35,6 @@ def test_corrections_agree_with_pingouin(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", REFERENCES["runs_and_tasks"])
 def test_runs_and_tasks_agree_with_rliable(case: dict[str, Any]) -> None:
     x, y = np.array(case["x"]), np.array(case["y"])
-    assert effects.interquartile_mean(x) == pytest.approx(case["iqm"], abs=1e-8)
+    assert clusters.interquartile_mean(x) == pytest.approx(case["iqm"], abs=1e-8)
     assert x.mean() == pytest.approx(case["mean"], abs=1e-8)
-    assert effects.probability_of_improvement(x, y).mean() == pytest.approx(case["improvement"], abs=1e-8)
+    assert clusters.probability_of_improvement(x, y).mean() == pytest.approx(case["improvement"], abs=1e-8)

@@ -10,9 +10,9 @@ from pipeline_lib.evaluation import planning
 from pipeline_lib.evaluation.comparison import measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import constant_bounds
-from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.verdict import decide
 from pipeline_lib.settings.evaluate import EvaluateSettings, HeldOutSettings, SampleSettings, VerdictSettings
 from tests.evaluation.build import METRICS, compare, constant_team, episode, summarise_test, team
 

@@ -480,7 +480,7 @@ def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finis
         call(project, "dvc", "repro", "-q", "--single-item", "identity")
         return set(json.loads(call(project, "dvc", "status", "--json"))) - {"identity"}
 
-    verdicts = "pipeline_lib/evaluation/effects.py"
+    verdicts = "pipeline_lib/evaluation/clusters.py"
     comments = [(name, "# a comment") for name in (verdicts, "pipeline_lib/sandbox/inside/zygote.py")]
     unused = [(name, "_FURTHER = 1") for name in ("tests/flows/test_chain.py", "pipeline_lib/tracking/recorder.py")]
     assert not stale(*comments, *unused)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline_lib.monitors.judge import MONITORS, TREND, End, judge, rank_correlation
-from pipeline_lib.monitors.reading import Estimate, Reading, pooled
+from pipeline_lib.monitors import MONITORS, TREND, End, Estimate, Reading, judge, pooled, rank_correlation
 from pipeline_lib.settings.train import TrainSettings
 
 END = End("done", 0.0, 1.0)

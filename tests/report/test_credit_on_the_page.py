@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.evaluation.contributions import Contribution
 from pipeline_lib.evaluation.results import Estimate
+from pipeline_lib.evaluation.tested_teams import Contribution
 from pipeline_lib.report import series, team_tables, training_figures
 from pipeline_lib.report.data import ReportData
 from tests.report.build import changed, experiment

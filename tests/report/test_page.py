@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environments.coding.task import METRICS
-from pipeline_lib.evaluation.attempts import TurnGain
 from pipeline_lib.evaluation.plan import PlanCheck
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.sentences import counted
+from pipeline_lib.evaluation.tested_teams import TurnGain
 from pipeline_lib.evaluation.verdict import add_plan_and_looks
 from pipeline_lib.report.data import ReportData
 from tests.evaluation.build import constant_team, summarise_test, team

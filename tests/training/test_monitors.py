@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.environment_api.environment import Outcome
-from pipeline_lib.monitors.judge import End
+from pipeline_lib.monitors import End
 from pipeline_lib.storage import folder_digest, read_jsonl
 from pipeline_lib.training import ablation
 from tests.training.conftest import Agree, Toy, ToyState, make_settings, make_team, run_training

@@ -1,6 +1,11 @@
-"""The four monitors of training: from the rows of a run to readings; docs/monitors.md defines them.
+"""Monitors: what goes wrong in the training of a team, read from the metrics of its updates.
 
-Names of the metrics that they read are those of `pipeline_lib.training.evidence` and `pipeline_lib.training.ablation`.
+A monitor is a function from the rows of ``metrics.jsonl`` to readings.  It has no state, so a run that continues after
+a kill judges as an uninterrupted one, and a report judges as the run did.  Definitions and thresholds are in
+docs/monitors.md.  Names of the metrics that they read are
+those of `pipeline_lib.training.evidence` and `pipeline_lib.training.ablation`.
+
+This module does arithmetic on numbers only, and depends on nothing else in the library.
 """
 
 from __future__ import annotations
@@ -12,7 +17,76 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.monitors.reading import Estimate, Reading, Row, Z, mean, pooled, subjects
+Row = Mapping[str, float]
+"""The metrics of an update by name."""
+
+#: A line in the metrics of the update after which a monitor ended the run; its name follows.
+ENDED = "monitors/ended/"
+
+#: Number of standard errors from an estimate to the ends of its 95 % interval.
+Z = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a monitor says after an update."""
+
+    monitor: str  #: its name, one of `MONITORS`
+    subject: str  #: the agent or turn concerned; empty if there is only one
+    fires: bool  #: whether something is wrong
+    sentence: str  #: what was found, with numbers
+
+    @property
+    def key(self) -> str:
+        """Return the name of its line in the metrics."""
+        return f"monitors/{self.monitor}" + (f"/{self.subject}" if self.subject else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its standard error."""
+
+    value: float
+    error: float
+
+    @property
+    def low(self) -> float:
+        """Return the lower end of the 95 % interval."""
+        return self.value - Z * self.error
+
+    @property
+    def high(self) -> float:
+        """Return the upper end of the 95 % interval."""
+        return self.value + Z * self.error
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def pooled(rows: Sequence[Row], name: str, error: str) -> Estimate | None:
+    """Return the mean over updates of an estimate, or None if no row has it; ``error`` is the name of its standard
+    error.
+
+    Errors of different updates are independent, given the weights.
+    """
+    found = [(row[name], row[error]) for row in rows if name in row and error in row]
+    if not found:
+        return None
+    return Estimate(
+        math.fsum(value for value, _ in found) / len(found), math.sqrt(math.fsum(e * e for _, e in found)) / len(found)
+    )
+
+
+def mean(rows: Sequence[Row], name: str) -> float | None:
+    """Return the mean of a metric over the rows that have it, or None."""
+    found = [row[name] for row in rows if name in row]
+    return math.fsum(found) / len(found) if found else None
+
+
+def subjects(rows: Sequence[Row], prefix: str) -> list[str]:
+    """Return what stands behind ``prefix`` in the names of metrics, in order of first appearance."""
+    return list(dict.fromkeys(name.removeprefix(prefix) for row in rows for name in row if name.startswith(prefix)))
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -269,3 +343,65 @@ def judge(rows: Sequence[Row], end: End | None) -> list[Reading]:
     if not rows or end is None:
         return []
     return [reading for monitor in MONITORS.values() for reading in monitor.read(rows, end)]
+
+
+def alarms(train: Mapping[int, Sequence[Row]]) -> list[str]:
+    """Return one sentence per training seed and monitor that fired, in order of seed and update.
+
+    Args:
+        train: metrics of each update with ``step``, by training seed.
+    """
+    return [sentence for seed, rows in sorted(train.items()) for sentence in _of_run(seed, rows)]
+
+
+def endings(train: Mapping[int, Sequence[Row]]) -> list[str]:
+    """Return one sentence per training run that a monitor ended."""
+    found = []
+    for seed, rows in sorted(train.items()):
+        last = rows[-1] if rows else {}
+        if names := [name.removeprefix(ENDED).replace("_", " ") for name in last if name.startswith(ENDED)]:
+            found.append(
+                f"Training of seed {seed} was ended after update {int(last['step'])} by the monitor "
+                f"{' and '.join(names)} (train.stop_when)."
+            )
+    return found
+
+
+def silence(train: Mapping[int, Sequence[Row]]) -> str:
+    """Return in words that no monitor fired, and which of them could judge; empty if none could, or if one fired."""
+    lines = {name for rows in train.values() for row in rows for name in row if _monitor(name)}
+    judged = [monitor for monitor in MONITORS if any(name.split("/")[1] == monitor for name in lines)]
+    if not judged or alarms(train):
+        return ""
+    others = [monitor.replace("_", " ") for monitor in MONITORS if monitor not in judged]
+    rest = f" Too little evidence, or nothing of the kind in this task: {', '.join(others)}." if others else ""
+    return f"No monitor of training fired. Judged: {', '.join(judged).replace('_', ' ')}.{rest}"
+
+
+def _of_run(seed: int, rows: Sequence[Row]) -> list[str]:
+    found = []
+    for name in dict.fromkeys(name for row in rows for name in row if _monitor(name)):
+        judged = [(int(row["step"]), row[name] == 1.0) for row in rows if name in row]
+        firing = [step for step, fires in judged if fires]
+        if not firing:
+            continue
+        monitor, _, subject = name.removeprefix("monitors/").partition("/")
+        later = [step for step, fires in judged if step > firing[0] and not fires]
+        recovered = f"it stopped after {_updates(later[0] - firing[0])}" if later else "it never stopped"
+        again = f" and fired in {_updates(len(firing))} in all" if later and firing[-1] > later[0] else ""
+        about = f"{monitor} ({subject})" if subject else monitor
+        about = about.replace("_", " ")
+        found.append(
+            f"Seed {seed}, {about}: fired first at update {firing[0]} ({MONITORS[monitor].about}); {recovered}{again}. "
+            f"{MONITORS[monitor].advice}"
+        )
+    return found
+
+
+def _monitor(name: str) -> bool:
+    """Return whether a metric is the line of a monitor."""
+    return name.startswith("monitors/") and name.split("/")[1] in MONITORS
+
+
+def _updates(number: int) -> str:
+    return "1 update" if number == 1 else f"{number} updates"
