@@ -24,8 +24,8 @@ from benchmarks.audit_fresh_rewards import FRESH_CODING, FRESH_PHILOSOPHERS, MIS
 from benchmarks.audit_modules_rewards import MISSED_LATER, MODULES
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
 from pipeline_lib.audit.result import Check, Status, worst
-from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
-from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.audit import CodingExaminer
+from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.modules.audit import ModulesExaminer

@@ -15,8 +15,7 @@ from symposium.neighbours import check_neighbours
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metric
-    from pipeline_lib.text_task.score import Score
-    from pipeline_lib.text_task.task import TextTask
+    from pipeline_lib.text_task import Score, TextTask
     from symposium.experiments import Experiment
     from symposium.judging import compare, plan
     from symposium.outcomes import OutcomesVerdict, verdict
@@ -32,8 +31,8 @@ _HOMES = {
     **dict.fromkeys(("load_team", "evaluate", "sweep"), "symposium.playing"),
     **dict.fromkeys(("compare", "plan"), "symposium.judging"),
     **dict.fromkeys(("verdict", "OutcomesVerdict"), "symposium.outcomes"),
-    "TextTask": "pipeline_lib.text_task.task",
-    "Score": "pipeline_lib.text_task.score",
+    "TextTask": "pipeline_lib.text_task",
+    "Score": "pipeline_lib.text_task",
     "Metric": "pipeline_lib.environment_api.metrics",
     **dict.fromkeys(("Audit", "TrainingRun"), "symposium.results"),
     "Team": "symposium.teams",

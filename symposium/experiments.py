@@ -13,8 +13,7 @@ from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
-from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
+from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split, prepare
 from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
@@ -41,7 +40,7 @@ SECTIONS = ("problems", "policy", "rollouts", "sandbox", "audit", "train", "eval
 #: The code by which everything in an experiment's folder is made.
 _MAKERS = (
     "pipeline_lib.assembly.auditing", "pipeline_lib.assembly.training", "pipeline_lib.policies.warm_start",
-    "pipeline_lib.problems.prepare",
+    "pipeline_lib.problems.splits",
 )  # fmt: skip
 #: Settings count by their values; the others only remember and name.
 _NO_MAKERS = ("pipeline_lib.settings", "pipeline_lib.identity", "pipeline_lib.tracking", "pipeline_lib.locks")

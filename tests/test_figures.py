@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from flows import reward_function
-from pipeline_lib.audit.structure import MARGIN
+from pipeline_lib.audit.run import MARGIN
 from pipeline_lib.credit.fidelity import CLEAR
 from pipeline_lib.credit.plan import MAX_CELLS
 from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_CRITIC, MAX_EDITS, MAX_OWN_TEXT

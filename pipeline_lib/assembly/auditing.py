@@ -7,10 +7,8 @@ from typing import Any
 
 from pipeline_lib.assembly.teams import Setup
 from pipeline_lib.audit.examiner import Progress
-from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.result import AuditResult
-from pipeline_lib.audit.run import audit
-from pipeline_lib.audit.structure import OneAgent
+from pipeline_lib.audit.run import OneAgent, Played, audit
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.play import Player, groups

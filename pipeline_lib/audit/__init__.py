@@ -10,7 +10,6 @@ A check FAILs only if its result contradicts one of the two claims by more than 
 that it names.  Checks that only explain (which term pays for nothing, from which other start training would collapse)
 at most WARN.
 
-`claims` defines which policies count as best and how much of the task they do, `ladder` compares teams of known value,
-`preflight` tests the base policy, `result` is the result of an audit, and `run` is the entry point.  Teams and searches
-of a single environment are in its folder, ``environments/<name>/audit``.
+`result` compares teams of known value and defines which policies count as best, `run` is the entry point and tests the
+base policy.  Teams and searches of a single environment are in its folder.
 """

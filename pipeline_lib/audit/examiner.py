@@ -15,8 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled, words_of
-from pipeline_lib.audit.ladder import DOUBTFUL, UNDONE, best_policy, bounded, compare, form, make_rung
-from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.audit.result import (
+    DOUBTFUL,
+    UNDONE,
+    Check,
+    Rung,
+    Status,
+    best_policy,
+    bounded,
+    compare,
+    form,
+    make_rung,
+)
 from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: Problems on which edits are played, and the most edits that are added to one team.
@@ -110,7 +120,7 @@ def judge(
         again: some teams of ``edited``, played once more after the search.
 
     Returns:
-        ``edits``: whether the edited team that earns most does the task (`ladder.best_policy`); ``form``: which share
+        ``edits``: whether the edited team that earns most does the task (`result.best_policy`); ``form``: which share
         of the greatest reward is paid to a team that leaves the task undone, with what nobody earns added to it;
         ``repeatable``, if teams were played again: FAIL if they earn something else than before.
     """

@@ -22,10 +22,9 @@ import numpy as np
 from pipeline_lib import storage
 from pipeline_lib.audit.edits import returning, words_of
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
-from pipeline_lib.audit.ladder import UNDONE, form
-from pipeline_lib.audit.preflight import Played, preflight
-from pipeline_lib.audit.result import AuditResult, Check, Rung, Status, conclude
+from pipeline_lib.audit.result import UNDONE, AuditResult, Check, Rung, Status, conclude, form
 from pipeline_lib.audit.reward_calls import TOKEN, RewardFunctionError, Row, Scorer, inner, plain
+from pipeline_lib.audit.run import Played, preflight
 from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: The name of the metric among an episode's metrics.

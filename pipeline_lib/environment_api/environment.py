@@ -14,7 +14,43 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pipeline_lib.environment_api.metrics import GREATEST
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
+
+P = TypeVar("P")  # the problem type
+S = TypeVar("S")  # the state type
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall(Generic[S]):
+    """What an agent wrote, which may call a tool.
+
+    Attributes:
+        state: the state in which the turn began.
+        agent: number of the agent.
+        texts: by number of the agent, what each wrote last in this turn, so of those that act at the same time too;
+            empty for those that wrote nothing yet.
+    """
+
+    state: S
+    agent: int
+    texts: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return what the agent itself wrote."""
+        return self.texts[self.agent]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of it.
+
+    Attributes:
+        text: what the agent reads before it writes on; None if it called no tool, so that its text is its answer.
+        error: why the infrastructure could not run the tool, else empty; the joint action then gets no reward.
+    """
+
+    text: str | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +94,6 @@ class Part:
 
     source: str
     text: str
-
-
-P = TypeVar("P")  # the problem type
-S = TypeVar("S")  # the state type
 
 
 @dataclass(frozen=True, slots=True)

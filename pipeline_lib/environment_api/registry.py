@@ -1,9 +1,13 @@
-"""Find an environment by the ``kind`` in the settings.
+"""Find an environment by the ``kind`` in the settings, and import code that settings name.
 
 A kind is one of three: the name of a folder in `pipeline_lib.environments`; a name under which an installed package
 provides its environment (entry points of the group ``symposium.environments``); or an import path,
 ``my_package.my_task`` or ``my_package.my_task:Class``.  The module, or the module ``task`` in the package, contains one
 subclass of `Task`.
+
+Before an import, bytecode that is older than its source is removed.  This uses the same check as for the project's own
+packages (`pipeline_lib.bytecode`), for the whole folder that contains the module, since the module may import others
+from there.
 """
 
 from __future__ import annotations
@@ -12,10 +16,41 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import itertools
+import os
 import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
 
-from pipeline_lib.environment_api.import_by_name import import_by_name
+from pipeline_lib.bytecode import forget_old_bytecode_of
 from pipeline_lib.environment_api.task import Task
+
+_LIBRARIES = {"site-packages", "dist-packages", "node_modules"}
+_MAX_FOLDERS = 5_000  # a module next to a large data folder must not cost minutes
+
+
+def import_by_name(name: str) -> ModuleType:
+    """Import the module ``name`` if necessary and return it.
+
+    Raises:
+        ImportError: the module does not exist, or its import fails.
+    """
+    if name not in sys.modules:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        if spec is not None and spec.origin is not None:
+            origin = Path(spec.origin)
+            folder = origin.parent.parent if origin.name == "__init__.py" else origin.parent
+            if not _LIBRARIES & set(folder.parts):
+                _forget_below(folder)
+    return importlib.import_module(name)
+
+
+def _forget_below(folder: Path) -> None:
+    for place, folders, files in itertools.islice(os.walk(folder), _MAX_FOLDERS):
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__")) and name not in _LIBRARIES]
+        forget_old_bytecode_of(Path(place, name) for name in files if name.endswith(".py"))
+
 
 BUILT_IN = "pipeline_lib.environments"
 GROUP = "symposium.environments"

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from pipeline_lib.environment_api.import_by_name import import_by_name
+from pipeline_lib.environment_api.registry import import_by_name
 
 F = TypeVar("F")  # what the terms are computed from
 V = TypeVar("V")  # a term: a number, or an array with a number per episode

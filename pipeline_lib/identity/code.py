@@ -43,7 +43,7 @@ from pipeline_lib.storage import digest, file_digest
 OWN = ("pipeline_lib", "tasks", "flows")
 """Packages of this project, all in one folder."""
 
-PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task.task"
+PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task"
 """The package that users import, and the module with the names that environments use from it."""
 
 WHOLE = ("pipeline_lib.sandbox",)

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome, Part
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
+from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome, Part, ToolCall, ToolResult
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 

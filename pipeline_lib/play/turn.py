@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.credit.plans import Aligned
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.tools import ToolCall
+from pipeline_lib.environment_api.environment import Environment, Outcome, ToolCall
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Generation, Listening, Watcher

@@ -16,7 +16,7 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.results import EvaluationError, holm
 from pipeline_lib.report.page import render
-from pipeline_lib.report.result_tables import between, p_cell
+from pipeline_lib.report.results import between, p_cell
 from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, row_axes
 from pipeline_lib.report.text import typeset
 

@@ -9,8 +9,7 @@ from pipeline_lib.evaluation.outcome_verdict import OutcomeVerdict
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.report import series
 from pipeline_lib.report.page import render
-from pipeline_lib.report.result_figures import differences
-from pipeline_lib.report.result_tables import difference_cells, p_cell
+from pipeline_lib.report.results import difference_cells, differences, p_cell
 from pipeline_lib.report.style import Table
 from pipeline_lib.report.text import typeset
 

@@ -16,18 +16,12 @@ import yaml
 from pipeline_lib import storage
 from pipeline_lib.evaluation.verdict import BASE, SELECTED, SINGLE_AGENT
 from pipeline_lib.monitors import alarms, endings, silence
-from pipeline_lib.report import (
-    result_figures,
-    result_tables,
-    team_tables,
-    training_figures,
-)
+from pipeline_lib.report import results, team_tables, training_figures
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.result_tables import between, linked
+from pipeline_lib.report.results import between, linked
 from pipeline_lib.report.style import Figure
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
-from pipeline_lib.report.traces import write_traces
-from pipeline_lib.report.viewer import PAGE, write_viewer
+from pipeline_lib.report.viewer import PAGE, write_traces, write_viewer
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -44,8 +38,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         verdict=data.verdict,
         own=own,
         training=training_figures,
-        results=result_figures,
-        tables=result_tables,
+        results=results,
         team=team_tables,
         episodes=PAGE,
         means=_means(data),

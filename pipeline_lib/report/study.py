@@ -16,7 +16,7 @@ from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.study import Contrast
 from pipeline_lib.report.page import render
-from pipeline_lib.report.result_tables import between, p_cell
+from pipeline_lib.report.results import between, p_cell
 from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, metric_axis, row_axes
 from pipeline_lib.report.text import typeset
 

@@ -13,7 +13,7 @@ from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.tested_teams import BASE_GUEST
 from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.result_tables import difference_cells
+from pipeline_lib.report.results import difference_cells
 from pipeline_lib.report.style import CYCLE, MARKERS, Figure, Table, figure, metric_axis, percent
 from pipeline_lib.report.text import count, sentence_only
 

@@ -42,7 +42,7 @@ def record_traces(
         client, uri: the tracking store.
         experiment, run: ids in it.
         name: the run's name.
-        episodes: as `pipeline_lib.report.traces.traced` returns them.
+        episodes: as `pipeline_lib.report.viewer.traced` returns them.
     """
     # In the background MLflow would send spans after the default store has changed again.
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"

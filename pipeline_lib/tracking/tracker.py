@@ -224,7 +224,7 @@ class TrackedRun:
         self._put("description", text=text, artifact=artifact)
 
     def traces(self, episodes: Sequence[Mapping[str, Any]]) -> None:
-        """Record episodes as traces, in place of those that the run had (`pipeline_lib.report.traces.traced`)."""
+        """Record episodes as traces, in place of those that the run had (`pipeline_lib.report.viewer.traced`)."""
         self._put("traces", episodes=[dict(episode) for episode in episodes])
 
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:

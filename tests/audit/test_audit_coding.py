@@ -6,12 +6,10 @@ import functools
 import numpy as np
 import pytest
 
-from pipeline_lib.audit.ladder import make_rung
-from pipeline_lib.audit.result import Status
+from pipeline_lib.audit.result import Status, make_rung
 from pipeline_lib.audit.run import audit
-from pipeline_lib.environments.coding.audit.examiner import CodingExaminer, learn
-from pipeline_lib.environments.coding.audit.teams import SHOWS, process_check, teams
-from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.audit import SHOWS, CodingExaminer, learn, process_check, teams
+from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import (
     CodingSettings,
     FineCodingReward,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from pipeline_lib.audit.ladder import kendall_tau
+from pipeline_lib.audit.result import kendall_tau
 
 
 def test_kendalls_tau_is_that_of_scipy_with_and_without_ties():

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline_lib.audit.ladder import best_policy, bounded, compare, make_rung
-from pipeline_lib.audit.preflight import Played, preflight, within
-from pipeline_lib.audit.result import Check, Status, conclude, worst
+from pipeline_lib.audit.result import Check, Status, best_policy, bounded, compare, conclude, make_rung, worst
+from pipeline_lib.audit.run import Played, preflight, within
 from pipeline_lib.play import Decision, Experience
 
 

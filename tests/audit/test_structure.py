@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from pipeline_lib.assembly.auditing import each_alone
-from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.result import Check, Status
-from pipeline_lib.audit.structure import OneAgent, cooperative_structure
+from pipeline_lib.audit.run import OneAgent, Played, cooperative_structure
 from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Action, Request
 from tests.play.engines import Scripted

@@ -16,15 +16,15 @@ from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.pattern_texts import matched_by
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environment_api.environment import RewardError
-from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
-from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.audit import CodingExaminer
+from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSettings
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
-from pipeline_lib.text_task.task import TextProblem
+from pipeline_lib.text_task import TextProblem
 from tests.audit.public_rewards import tags
 from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, PATTERNS, SOUND, UNLIKE, Code, Meeting
 from tests.sampling import sampled

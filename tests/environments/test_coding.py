@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline_lib.environment_kit.programs import MAX_QUOTE, one_line
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.datasets import read_dataset
+from pipeline_lib.environments.coding.datasets import read_dataset
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import DatasetProblems

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline_lib.environment_kit.served_model import AMOUNTS
 from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_EDITS, MAX_FINDINGS
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import Expert

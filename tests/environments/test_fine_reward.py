@@ -14,8 +14,8 @@ from pipeline_lib.environments.coding.fine_measures import (
     noticed,
     weighted_share,
 )
-from pipeline_lib.environments.coding.problems.generated import make_problem
-from pipeline_lib.environments.coding.problems.recipe import Recipe
+from pipeline_lib.environments.coding.generated import make_problem
+from pipeline_lib.environments.coding.recipe import Recipe
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.sandbox import Case, Executor, Limits, Status, Verdict

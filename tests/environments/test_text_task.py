@@ -112,7 +112,7 @@ def test_what_its_methods_import_and_the_base_class_are_part_of_the_identity(pac
         return environment_code(kind).files
 
     before = files()
-    assert "pipeline_lib.text_task.task" in before and "pipeline_lib.text_task.task" in before
+    assert "pipeline_lib.text_task" in before and "pipeline_lib.text_task" in before
     assert not [name for name in before if name.partition(".")[0] == "symposium"]
     (package / "helper.py").write_text("FACTOR = 2\n")
     assert {name for name, found in files().items() if before[name] != found} == {"somebodys_task.helper"}

@@ -10,14 +10,14 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline_lib.assembly.memory import longest_prompt
+from pipeline_lib.environment_api.environment import ToolCall, ToolResult
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environments.coding.demonstrations import demonstrate_later
-from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.feedback import CALL, INSTRUCTION, is_call
+from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems
-from pipeline_lib.environments.coding.visible_tests import CALL, INSTRUCTION, is_call
 from pipeline_lib.policies.embedded import train_tokenizer
 from pipeline_lib.policies.imitation import encode
 from pipeline_lib.policies.policy import Policy

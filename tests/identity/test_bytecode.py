@@ -45,9 +45,7 @@ def test_code_that_settings_name_is_run_as_it_is_now_with_what_lies_beside_it(tm
     times = source.stat()
     module = place.removesuffix(".py").replace("/", ".")
     named = "mine.deep" if "deep" in place or place == "helper.py" else module
-    program = (
-        "from pipeline_lib.environment_api.import_by_name import import_by_name; import sys; sys.path.insert(0, '.'); "
-    )
+    program = "from pipeline_lib.environment_api.registry import import_by_name; import sys; sys.path.insert(0, '.'); "
     program += f"import_by_name({named!r}); import {module} as found; print(found.VALUE)"
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 

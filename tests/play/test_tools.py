@@ -12,7 +12,7 @@ from rich.console import Console
 from transformers import PreTrainedTokenizerFast
 
 from pipeline_lib.credit.plans import make_plan
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
+from pipeline_lib.environment_api.environment import ToolCall, ToolResult
 from pipeline_lib.evaluation.run import OTHER, TranscriptRecorder, record_of
 from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.generated import generate
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.generated import generate
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.settings.problems import SplitSizes
 

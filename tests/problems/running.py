@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 
 
 def cases(tests: str) -> list[tuple[list[int], int]]:

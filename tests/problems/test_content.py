@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.problems.content import ProblemsError, check_disjoint, normalised_code
 
 PROMPT = 'def double(x: int) -> int:\n    """Return twice x.\n    >>> double(2)\n    4\n    """\n'

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.datasets import read_dataset
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.datasets import read_dataset
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.problems.splits import load_split
+from pipeline_lib.problems.splits import load_split, prepare
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.tests_source import count_cases
 from tests.human_eval import HUMAN_EVAL
@@ -261,7 +260,7 @@ def test_mbpp_tests_that_call_nothing_known_are_named(tmp_path: Path):
 
 def test_without_a_connection_the_way_out_is_said():
     code = (
-        "from pipeline_lib.environments.coding.problems.datasets import read_dataset\n"
+        "from pipeline_lib.environments.coding.datasets import read_dataset\n"
         "from pipeline_lib.environments.coding.settings import DatasetProblems\n"
         "read_dataset(DatasetProblems(kind='mbpp'))\n"
     )

@@ -15,8 +15,8 @@ from pipeline_lib.environments.coding.demonstrations import (
     plant,
     write_functions,
 )
-from pipeline_lib.environments.coding.problems.generated import recipe_of
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.generated import recipe_of
+from pipeline_lib.environments.coding.problem import CodingProblem
 from tests.problems.running import passed
 
 Splits = Mapping[str, list[CodingProblem]]

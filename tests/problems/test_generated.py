@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import FILTERS, LEVELS, MAPS, REDUCTIONS, Kind, Recipe, pieces
+from pipeline_lib.environments.coding.generated import generate, make_problem, recipe_of
+from pipeline_lib.environments.coding.problem import CodingProblem
+from pipeline_lib.environments.coding.recipe import FILTERS, LEVELS, MAPS, REDUCTIONS, Kind, Recipe, pieces
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.problems.splitting import split_of
 from pipeline_lib.settings.problems import SplitSizes

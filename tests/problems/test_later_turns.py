@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline_lib.environments.coding.demonstrations import ROLES, CodingDemonstration, demonstrate, demonstrate_later
-from pipeline_lib.environments.coding.problems.generated import draw_problems
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.generated import draw_problems
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import GeneratedProblems

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline_lib.environment_kit import vocabulary
 from pipeline_lib.environment_kit.vocabulary import substitute
-from pipeline_lib.environments.coding.problems.recipe import (
+from pipeline_lib.environments.coding.recipe import (
     FILTERS,
     KINDS,
     LEVELS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.datasets import as_check, split_tests
+from pipeline_lib.environments.coding.datasets import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox.tests_source import count_cases
 

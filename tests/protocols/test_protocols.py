@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.evaluation.run import evaluate_team

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from pipeline_lib.report import result_tables, training_figures
+from pipeline_lib.report import results, training_figures
 from pipeline_lib.report.style import Link
 from pipeline_lib.report.team_tables import for_a_paper
 from tests.flows.project import ROOT
@@ -34,7 +34,7 @@ def test_curves_of_each_agent_are_there_unless_all_share_one_policy():
 def test_every_number_of_the_comparisons_and_metrics_leads_to_its_episodes(built: tuple[str, Document]):
     page, _ = built
     data = experiment()
-    compared, teams = result_tables.comparisons(data), result_tables.teams(data)
+    compared, teams = results.comparisons(data), results.teams(data)
     p_values, effects = ([row[place] for row in compared.rows] for place in (-2, -1))
     assert p_values[0] == "<\N{NO-BREAK SPACE}10⁻⁶" and effects[0] == "5.81", "as in the sentences"
     for rows in ([row[:-2] for row in compared.rows], teams.rows):
@@ -44,7 +44,7 @@ def test_every_number_of_the_comparisons_and_metrics_leads_to_its_episodes(built
             assert not numbers, row
             assert linked or row[0] == "episodes lost"
     assert 'href="episodes.html#team=single-agent%20GRPO"' in page
-    assert result_tables.linked("1.0 %", "base", dataclasses.replace(data, tested=())) == "1.0 %"
+    assert results.linked("1.0 %", "base", dataclasses.replace(data, tested=())) == "1.0 %"
 
 
 def test_names_of_metrics_terms_and_schemes_are_explained(built: tuple[str, Document]):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.report import result_figures, series
+from pipeline_lib.report import results, series
 from pipeline_lib.report.data import ReportData
 from tests.report.build import STEPS, experiment, training
 
@@ -42,7 +42,7 @@ def test_only_shares_are_drawn_over_the_checkpoints_on_their_axis_of_per_cent() 
     data = dataclasses.replace(data, metrics={**data.metrics, "talk": talk}, sweep=sweep)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        drawn = result_figures.checkpoint_metrics(data)
+        drawn = results.checkpoint_metrics(data)
     assert drawn is not None
     assert "all_passed" in drawn.table.columns
     assert "talk" not in drawn.table.columns

@@ -5,8 +5,7 @@ import json
 
 from pipeline_lib.environments.coding.task import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.report.traces import PROBLEMS, traced
-from pipeline_lib.report.viewer import MOST_TEXT, TestedTeam
+from pipeline_lib.report.viewer import MOST_TEXT, PROBLEMS, TestedTeam, traced
 from tests.report.build import experiment, shown, to_read
 
 

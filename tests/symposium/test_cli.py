@@ -109,7 +109,7 @@ def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path, mo
         assert [line for line in ended.out.splitlines() if len(line) > 80] == [], name
     assert "it has no remote origin, where looks could have been made" in " ".join(said["looks"].out.split())
     assert "\n  symposium models get" not in said["models"].out, "a command on one line can be copied"
-    assert "named environment pipeline_lib.environments.coding.audit.examiner " in said["identity"].out
+    assert "named environment pipeline_lib.environments.coding.audit " in said["identity"].out
 
     person, terminal = pty.openpty()
     done = subprocess.run(

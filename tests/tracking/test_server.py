@@ -92,7 +92,7 @@ def test_machines_that_share_a_server_and_begin_together_make_one_run(
 
 
 def episode(name: str, verdict: str) -> dict[str, Any]:
-    """An episode as `pipeline_lib.report.traces.traced` tells it."""
+    """An episode as `pipeline_lib.report.viewer.traced` tells it."""
     actions = [
         {
             "agent": agent,

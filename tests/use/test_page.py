@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.datasets import typed_problem
+from pipeline_lib.environments.coding.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.environments.coding.task import METRICS

@@ -14,7 +14,7 @@ from rich.console import Console
 from pipeline_lib.environment_api.environment import Check, Exhibit
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
-from pipeline_lib.environments.coding.problems.datasets import typed_problem
+from pipeline_lib.environments.coding.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.environments.make import make_environment
@@ -22,8 +22,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Generation
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.problems.splits import load_manifest, prepare
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Request

@@ -15,7 +15,7 @@ executes the joint program on the visible tests, and its observations of the nex
 repair follows the helper's convention: the helper keeps its own, and the main agent, who can often tell it from the
 error of the failed test, adapts.  If agents are told nothing but their own code, each repairs it by its own convention.
 
-The tool (`visible_tests`): two agents write a draft each, both call the tool, and repair their code after its result as
+The tool (`feedback.CALL`): two agents write a draft each, both call the tool, and repair their code after its result as
 after feedback.  The first text, which calls the tool or answers at once, is demonstrated by itself, because drafts have
 more mistakes than what a base should learn to write.  If agents may call again, so do most repairs of programs that
 failed, and further drafts are followed by further calls.
@@ -33,13 +33,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.environment_api.environment import Outcome, ToolCall
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environment_api.tools import ToolCall
 from pipeline_lib.environment_kit.vocabulary import misread, spoiled
-from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
-from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import (
+from pipeline_lib.environments.coding.feedback import CALL, result
+from pipeline_lib.environments.coding.generated import draw_problems, recipe_of
+from pipeline_lib.environments.coding.problem import AGENTS, CodingProblem
+from pipeline_lib.environments.coding.program import Program
+from pipeline_lib.environments.coding.recipe import (
     ENTRY_POINT,
     FILTERS,
     HELPER,
@@ -49,10 +50,8 @@ from pipeline_lib.environments.coding.problems.recipe import (
     helper_source,
     main_source,
 )
-from pipeline_lib.environments.coding.program import Program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems, SoundCodingReward
-from pipeline_lib.environments.coding.visible_tests import CALL, result
 from pipeline_lib.sandbox import Executor, Status, Verdict
 from pipeline_lib.storage import digest
 

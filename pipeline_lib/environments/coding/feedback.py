@@ -1,4 +1,6 @@
-"""Feedback: what an agent is shown of a turn in later turns, from the sources that ``environment.feedback`` names.
+"""Feedback: what an agent is shown of a turn in later turns, and of a call of the tool in the same turn.
+
+The setting ``environment.feedback`` names the sources.
 
 Promises of all sources: nothing comes from hidden tests, or from a process that has seen them.  Nothing comes from
 another agent's text, except what its code made the visible tests report.
@@ -20,6 +22,10 @@ another agent's text, except what its code made the visible tests report.
   what the agent would read without it.  It has no prompt of its own: a base that has seen later turns repairs the code,
   a chat model does the same, and a plain language model could not follow a request for a review.  Environments do not
   sample, so what a critic writes is not known here (`CodingEnvironment.criticised`).
+
+With the tool, agents see which visible tests fail before they answer.  An agent calls it with a last line (`CALL`).
+The visible tests then run on what all agents have written at that time; the agent reads what the source of feedback
+``tests`` would tell it after the turn (`notes_on_tests`), with the same promises, and writes its part again.
 """
 
 from __future__ import annotations
@@ -30,10 +36,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pipeline_lib.environment_api.environment import Outcome, Part
+from pipeline_lib.environment_api.environment import Outcome, Part, ToolResult
 from pipeline_lib.environment_kit.programs import one_line
 from pipeline_lib.environment_kit.served_model import Answer, ServedModel
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, Role
 from pipeline_lib.environments.coding.settings import ANALYSERS, CodingSettings
 from pipeline_lib.sandbox import Case, Job, Status, Verdict
@@ -448,3 +454,34 @@ MYPY = Analysis("types", _MYPY)
 
 #: Tools that read programs without running them, by source.
 ANALYSES = {one.source: one for one in (PYFLAKES, MYPY)}
+
+
+#: The last line of a text that calls the tool; a comment, so it changes no program.
+CALL = "# test"
+
+#: What agents are told of the tool, below their task.
+INSTRUCTION = f"Last line {CALL}: see the visible tests first, then write it again.\n"
+
+_FENCE = "```"
+
+
+def is_call(text: str) -> bool:
+    """Return whether a text calls the tool; a code fence may end below the call."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() not in ("", _FENCE)]
+    return bool(lines) and lines[-1] == CALL
+
+
+def result(agent: int, program: Program, visible: Verdict | None) -> ToolResult:
+    """Return what an agent is told.
+
+    Args:
+        agent: number of the agent.
+        program: what all agents have written, joined.
+        visible: the verdict on the visible tests, None if they could not be run.
+    """
+    if visible is not None and visible.status is Status.INFRA_ERROR:
+        return ToolResult(error=visible.error or "the sandbox failed")
+    notes = [note.text for note in notes_on_tests(program.roles[agent], program, visible)]
+    if visible is None:
+        notes.append("no test could run")
+    return ToolResult("\nWrite it again, improved:\n" + "".join(f"- {note}\n" for note in notes))

@@ -28,9 +28,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipeline_lib.environment_kit.programs import parsed
-from pipeline_lib.environments.coding.problems.generated import recipe_of
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import HELPER, Recipe
+from pipeline_lib.environments.coding.generated import recipe_of
+from pipeline_lib.environments.coding.problem import CodingProblem
+from pipeline_lib.environments.coding.recipe import HELPER, Recipe
 from pipeline_lib.sandbox import Verdict
 from pipeline_lib.storage import digest
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline_lib.environment_api.environment import Exhibit, Outcome, Part
+from pipeline_lib.environment_api.environment import Exhibit, Outcome, Part, ToolCall, ToolResult
 from pipeline_lib.environment_api.reward import is_enough, total
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environment_kit.programs import (
     Attempt,
     ProgramEnvironment,
@@ -24,7 +23,17 @@ from pipeline_lib.environment_kit.programs import (
     one_line,
     untested,
 )
-from pipeline_lib.environments.coding.feedback import Feedback, Note, note_of, observation, visible_job, with_notes
+from pipeline_lib.environments.coding.feedback import (
+    INSTRUCTION,
+    Feedback,
+    Note,
+    is_call,
+    note_of,
+    observation,
+    result,
+    visible_job,
+    with_notes,
+)
 from pipeline_lib.environments.coding.fine_measures import (
     almost_right,
     contract,
@@ -34,12 +43,11 @@ from pipeline_lib.environments.coding.fine_measures import (
     passed_cases,
     weighted_share,
 )
-from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
+from pipeline_lib.environments.coding.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, build_program
 from pipeline_lib.environments.coding.rewards import Facts, make_reward
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.environments.coding.settings import CodingSettings
-from pipeline_lib.environments.coding.visible_tests import INSTRUCTION, is_call, result
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
 #: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.

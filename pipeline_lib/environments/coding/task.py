@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import TeamTask, check_critic, check_steps
 from pipeline_lib.environment_kit.programs import check_solutions
-from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
+from pipeline_lib.environments.coding.audit import CodingExaminer
+from pipeline_lib.environments.coding.datasets import read_dataset, solution_jobs, typed_problem
 from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_later, demonstrate_others
-from pipeline_lib.environments.coding.problems.datasets import read_dataset, solution_jobs, typed_problem
-from pipeline_lib.environments.coding.problems.generated import generate
-from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
+from pipeline_lib.environments.coding.generated import generate
+from pipeline_lib.environments.coding.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import ANALYSERS, CodingSettings, DatasetProblems, GeneratedProblems
 from pipeline_lib.problems.splitting import split_problems

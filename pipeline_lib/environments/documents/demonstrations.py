@@ -14,8 +14,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from pipeline_lib.environment_api.environment import ToolCall
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environment_api.tools import ToolCall
 from pipeline_lib.environments.documents.problem import SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
 from pipeline_lib.environments.documents.scripts import (

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline_lib.environment_api.environment import Check, Exhibit, Outcome, Part
+from pipeline_lib.environment_api.environment import Check, Exhibit, Outcome, Part, ToolCall, ToolResult
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environment_kit.dialogue import Dialogue, measure_talk, price_of, words_of
 from pipeline_lib.environments.documents.problem import AGENTS, ASKER, SINGLE, DocumentsProblem
 from pipeline_lib.environments.documents.reading import (

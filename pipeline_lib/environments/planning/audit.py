@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
-from pipeline_lib.audit.ladder import form
-from pipeline_lib.audit.result import Check, Rung
+from pipeline_lib.audit.result import Check, Rung, form
 from pipeline_lib.environment_kit.dialogue import WholeEpisodes
 from pipeline_lib.environments.planning.demonstrations import agree, says, tell
 from pipeline_lib.environments.planning.problem import DAYS, PLACES, PLANS, Plan, PlanningProblem, blind

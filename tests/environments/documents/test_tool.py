@@ -11,8 +11,8 @@ from rich.console import Console
 
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
+from pipeline_lib.environment_api.environment import ToolCall, ToolResult
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environment_api.tools import ToolCall, ToolResult
 from pipeline_lib.environments.documents.demonstrations import demonstrate
 from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem, Fact
 from pipeline_lib.environments.documents.reading import looked_up

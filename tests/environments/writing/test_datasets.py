@@ -11,8 +11,7 @@ import pytest
 from pipeline_lib.environments.writing.problems.datasets import read_dataset
 from pipeline_lib.environments.writing.settings import PublishedTexts
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.problems.splits import load_split
+from pipeline_lib.problems.splits import load_split, prepare
 from tests.environments.writing.help import SOUND, work
 
 POST = (

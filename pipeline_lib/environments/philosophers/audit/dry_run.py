@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.ladder import DOUBTFUL, UNDONE
-from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.audit.result import DOUBTFUL, UNDONE, Check, Status
 from pipeline_lib.environments.philosophers.play import Batch, lay_batches
 from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.scenarios import Scenario

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.audit.examiner import Examiner, Progress
-from pipeline_lib.audit.ladder import bounded, compare, make_rung
-from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.audit.result import Check, Rung, Status, bounded, compare, make_rung
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats, dry_run, usual_batch
 from pipeline_lib.environments.philosophers.audit.lint import lint

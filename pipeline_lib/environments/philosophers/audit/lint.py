@@ -17,8 +17,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.ladder import DOUBTFUL, UNDONE, UNSEEN
-from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.audit.result import DOUBTFUL, UNDONE, UNSEEN, Check, Status
 from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
 from pipeline_lib.environments.philosophers.state import best_meals

@@ -16,8 +16,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.ladder import best_policy, form
-from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.audit.result import Check, Status, best_policy, form
 from pipeline_lib.environments.philosophers.optimum import most_meals
 from pipeline_lib.environments.philosophers.play import play
 from pipeline_lib.environments.philosophers.rewards import Reward
@@ -46,7 +45,7 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
 
     Returns:
         ``policies_N`` per table size: FAIL if a policy that eats less than half of what another eats earns as much as
-        any, see `ladder.best_policy`, or if a policy that never eats earns over two thirds of what can be earned beyond
+        any, see `result.best_policy`, or if a policy that never eats earns over two thirds of what can be earned beyond
         waiting; WARN if some pair without a meal is rewarded more than most of those that eat.
     """
     checks = []

@@ -21,8 +21,8 @@ from functools import lru_cache
 from typing import Any
 
 from pipeline_lib.environment_kit.vocabulary import PROGRAM_ERRORS, Test, check_source, choose_tests, compiled, fails
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import (
+from pipeline_lib.environments.coding.problem import CodingProblem
+from pipeline_lib.environments.coding.recipe import (
     ENTRY_POINT,
     FILTERS,
     HELPER,

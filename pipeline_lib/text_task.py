@@ -10,7 +10,7 @@ import itertools
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
@@ -21,7 +21,24 @@ from pipeline_lib.problems.content import ProblemsError, normalised_text
 from pipeline_lib.settings.environment import EnvironmentSection
 from pipeline_lib.settings.problems import TextProblems
 from pipeline_lib.storage import digest
-from pipeline_lib.text_task.score import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The reward terms and metrics of one joint action.
+
+    Attributes:
+        terms: all weighted reward terms by name; the reward is their sum.
+        metrics: a value for each metric of the task, unweighted.
+        details: JSON-like facts for reports; ``schemes`` is a list of names of the ways in which the team solved the
+            problem.
+        agent_rewards: what each agent earns by itself, by name, if the task's class sets ``rewards_agents``.
+    """
+
+    terms: Mapping[str, float]
+    metrics: Mapping[str, float]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    agent_rewards: Mapping[str, float] = field(default_factory=dict)
 
 
 class TextExaminer(ScriptedExaminer):
@@ -68,7 +85,7 @@ class TextGame(Environment[TextProblem, TextProblem]):
     """The environment of a text task; a state is the problem.
 
     Args:
-        agents, reward_bounds, observe, score: of the task (`pipeline_lib.text_task.task.TextTask`).
+        agents, reward_bounds, observe, score: of the task (`pipeline_lib.text_task.TextTask`).
     """
 
     turns = 1

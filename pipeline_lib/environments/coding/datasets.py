@@ -31,7 +31,7 @@ from dataclasses import replace
 from functools import partial
 
 from pipeline_lib.environment_kit.programs import parsed
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Fields, Row, list_field, published_problems, python_field, text_field

@@ -1,1 +1,0 @@
-"""Coding problems: generated ones, and the published datasets."""
