@@ -40,17 +40,11 @@ class RewardFunctionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A problem.
+    """A problem."""
 
-    Attributes:
-        id: where it stands, for example ``problems.jsonl, line 3``.
-        prompt: a text, or a list of messages with ``role`` and ``content``.
-        columns: all other values by name; the function gets them.
-    """
-
-    id: str
-    prompt: Any
-    columns: Mapping[str, Any]
+    id: str  #: where it stands, for example ``problems.jsonl, line 3``
+    prompt: Any  #: a text, or a list of messages with ``role`` and ``content``
+    columns: Mapping[str, Any]  #: all other values by name; the function gets them
 
     @property
     def text(self) -> str:
@@ -117,18 +111,12 @@ def _records(source: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A function that scores completions.
+    """A function that scores completions."""
 
-    Attributes:
-        name: what it is called.
-        function: a callable; `score` knows both signatures.
-        weight: its share in a sum.
-        objects: further arguments, which a rubric gives to its functions (``parser``).
-    """
-
-    name: str
-    function: Callable[..., Any]
-    weight: float = 1.0
+    name: str  #: what it is called
+    function: Callable[..., Any]  #: a callable; `score` knows both signatures
+    weight: float = 1.0  #: its share in a sum
+    #: Further arguments, which a rubric gives to its functions (``parser``).
     objects: Mapping[str, Any] = field(default_factory=dict)
 
     @property

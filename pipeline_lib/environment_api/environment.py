@@ -21,17 +21,12 @@ S = TypeVar("S")  # the state type
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(Generic[S]):
-    """What an agent wrote, which may call a tool.
+    """What an agent wrote, which may call a tool."""
 
-    Attributes:
-        state: the state in which the turn began.
-        agent: number of the agent.
-        texts: by number of the agent, what each wrote last in this turn, so of those that act at the same time too;
-            empty for those that wrote nothing yet.
-    """
-
-    state: S
-    agent: int
+    state: S  #: the state in which the turn began
+    agent: int  #: number of the agent
+    #: By number of the agent, what each wrote last in this turn, so of those that act at the same time too; empty for
+    #: those that wrote nothing yet.
     texts: tuple[str, ...]
 
     @property
@@ -42,87 +37,61 @@ class ToolCall(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        text: what the agent reads before it writes on; None if it called no tool, so that its text is its answer.
-        error: why the infrastructure could not run the tool, else empty; the joint action then gets no reward.
-    """
-
+    #: What the agent reads before it writes on; None if it called no tool, so that its text is its answer.
     text: str | None = None
-    error: str = ""
+    error: str = ""  #: why the infrastructure could not run the tool, else empty; the joint action then gets no reward
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of the joint result.
+    """One check of the joint result."""
 
-    Attributes:
-        what: the question, for example a test's source.
-        passed: whether it succeeded.
-        answer: the actual answer, one line; empty if there is nothing to add.
-    """
-
-    what: str
-    passed: bool
-    answer: str = ""
+    what: str  #: the question, for example a test's source
+    passed: bool  #: whether it succeeded
+    answer: str = ""  #: the actual answer, one line; empty if there is nothing to add
 
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """The joint result and its checks.
+    """The joint result and its checks."""
 
-    Attributes:
-        text: the result.
-        language: its language, as syntax highlighters name it; empty for prose.
-        checks: in the order in which they were made; empty if the environment has no checks, or nothing was run.
-    """
-
-    text: str
-    language: str = ""
+    text: str  #: the result
+    language: str = ""  #: its language, as syntax highlighters name it; empty for prose
+    #: In the order in which they were made; empty if the environment has no checks, or nothing was run.
     checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of an agent's observation.
+    """A part of an agent's observation."""
 
-    Attributes:
-        source: where it comes from, in a word or two; empty for words that only join the others.
-        text: the part, with its line ends; all parts joined are the observation.
-    """
-
-    source: str
-    text: str
+    source: str  #: where it comes from, in a word or two; empty for words that only join the others
+    text: str  #: the part, with its line ends; all parts joined are the observation
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[S]):
-    """The result of one joint action.
+    """The result of one joint action."""
 
-    Attributes:
-        reward: the joint reward of this turn, or None if the infrastructure failed; such an outcome is left out of
-            training and counted, never scored as 0.
-        terms: all weighted reward terms by name; their sum is ``reward``.
-        metrics: unweighted quantities of this turn (for coding: ``tests_passed`` in [0, 1], ``all_passed`` 0/1,
-            ``cooperation`` 0/1, ...); evaluation and report read them, training only logs them.
-        state: the state in which the next turn starts.
-        done: whether the episode has ended.
-        details: JSON-like facts for the report (cooperation scheme, verdict status, error text); never used as reward.
-            Monitors of training read two of them: ``caused_by``, of a failure, the agent of `Environment.relied_on`
-            whose part broke another's, or an empty string; and ``visible``, the share of the tests passed that agents
-            may see, where the primary metric is the share of hidden ones.  ``costs``, amounts by name, counts what was
-            paid for outside this project, and what a critic sampled; training and evaluation add them up.
-        agent_rewards: what each agent earns by itself, by name, on the scale of ``reward``, where `Task.rewards_agents`
-            says so; ``train.individual_reward`` trains agents on it.  Tests and the audit are of the joint reward.
-    """
-
+    #: The joint reward of this turn, or None if the infrastructure failed; such an outcome is left out of training and
+    #: counted, never scored as 0.
     reward: float | None
-    terms: Mapping[str, float]
+    terms: Mapping[str, float]  #: all weighted reward terms by name; their sum is ``reward``
+    #: Unweighted quantities of this turn (for coding: ``tests_passed`` in [0, 1], ``all_passed`` 0/1, ``cooperation``
+    #: 0/1, ...); evaluation and report read them, training only logs them.
     metrics: Mapping[str, float]
-    state: S
-    done: bool
+    state: S  #: the state in which the next turn starts
+    done: bool  #: whether the episode has ended
+    #: JSON-like facts for the report (cooperation scheme, verdict status, error text); never used as reward.  Monitors
+    #: of training read two of them: ``caused_by``, of a failure, the agent of `Environment.relied_on` whose part broke
+    #: another's, or an empty string; and ``visible``, the share of the tests passed that agents may see, where the
+    #: primary metric is the share of hidden ones.  ``costs``, amounts by name, counts what was paid for outside this
+    #: project, and what a critic sampled; training and evaluation add them up.
     details: Mapping[str, Any] = field(default_factory=dict)
+    #: What each agent earns by itself, by name, on the scale of ``reward``, where `Task.rewards_agents` says so;
+    #: ``train.individual_reward`` trains agents on it.  Tests and the audit are of the joint reward.
     agent_rewards: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -23,13 +23,9 @@ R = TypeVar("R", bound="Reward[Any, Any]")
 
 
 class Reward(ABC, Generic[F, V]):
-    """Named, weighted terms.  A reward never sees texts and never runs anything.
+    """Named, weighted terms.  A reward never sees texts and never runs anything."""
 
-    Attributes:
-        bounds: least and greatest sum of the terms that can occur; both are reached.
-    """
-
-    bounds: tuple[float, float]
+    bounds: tuple[float, float]  #: least and greatest sum of the terms that can occur; both are reached
 
     @abstractmethod
     def terms(self, facts: F) -> dict[str, V]:

@@ -40,50 +40,38 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An example that a model imitates in its warm start.
+    """An example that a model imitates in its warm start."""
 
-    Attributes:
-        observation: the prompt.
-        action: the text that follows it.
-        calls: what stands between the two: texts that called a tool, each with the result.
-        tool_tokens: as `Environment.tool_tokens`; None: results are not cut.
-    """
-
-    observation: str
-    action: str
+    observation: str  #: the prompt
+    action: str  #: the text that follows it
+    #: What stands between the two: texts that called a tool, each with the result.
     calls: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    #: As `Environment.tool_tokens`; None: results are not cut.
     tool_tokens: int | None = field(default=None, kw_only=True)
 
 
 class Task(ABC):
-    """One kind of environment; it holds no state.
+    """One kind of environment; it holds no state."""
 
-    Attributes:
-        settings: model of the ``environment`` section; the key ``kind`` is added if the model does not define it.
-        problems: models of the ``problems`` section, distinguished by the literal of their key ``kind``; the first is
-            the default.
-        primary: the primary metric, unless settings name another one.
-        guards: limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
-        retries: in environments with the setting ``turns``, every turn is an attempt at the same thing, as
-            `Environment.retries` says; the verdict then compares the last turn with the first.
-        rewarded_in: where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
-        chosen_by: by which of an outcome's ``details`` agents could choose one of several attempts, as
-            `Environment.for_choice` says; empty if there is nothing.
-        rewards_agents: outcomes say what each agent earns by itself (`Outcome.agent_rewards`).
-        packages: distributions that are not among the library's own requirements and on whose version results depend.
-        demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
-            agents read each other.
-    """
-
+    #: Model of the ``environment`` section; the key ``kind`` is added if the model does not define it.
     settings: ClassVar[type[BaseModel]]
+    #: Models of the ``problems`` section, distinguished by the literal of their key ``kind``; the first is the default.
     problems: ClassVar[tuple[type[BaseModel], ...]]
-    primary: ClassVar[str]
+    primary: ClassVar[str]  #: the primary metric, unless settings name another one
+    #: Limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    #: In environments with the setting ``turns``, every turn is an attempt at the same thing, as `Environment.retries`
+    #: says; the verdict then compares the last turn with the first.
     retries: ClassVar[bool] = False
+    #: Where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
     rewarded_in: ClassVar[str] = ""
+    #: By which of an outcome's ``details`` agents could choose one of several attempts, as `Environment.for_choice`
+    #: says; empty if there is nothing.
     chosen_by: ClassVar[Literal["", "visible", "answer"]] = ""
-    rewards_agents: ClassVar[bool] = False
+    rewards_agents: ClassVar[bool] = False  #: outcomes say what each agent earns by itself (`Outcome.agent_rewards`)
+    #: Distributions that are not among the library's own requirements and on whose version results depend.
     packages: ClassVar[tuple[str, ...]] = ()
+    #: Demonstrations quote texts of agents, so the embedded model can play protocols in which agents read each other.
     demonstrates_reading: ClassVar[bool] = False
 
     @abstractmethod

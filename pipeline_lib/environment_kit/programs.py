@@ -44,14 +44,10 @@ def failure_of(verdicts: Mapping[Any, Verdict]) -> str | None:
 
 @dataclass(slots=True)
 class Attempt:
-    """One joint action while it is judged.
+    """One joint action while it is judged."""
 
-    Attributes:
-        actions: a text per agent.
-        verdicts: those of its programs, by keys of the environment's choice.
-    """
-
-    actions: tuple[str, ...]
+    actions: tuple[str, ...]  #: a text per agent
+    #: Those of its programs, by keys of the environment's choice.
     verdicts: dict[Any, Verdict] = field(default_factory=dict, kw_only=True)
 
     @property

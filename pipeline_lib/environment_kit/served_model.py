@@ -44,16 +44,11 @@ class ServedModelSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """The answer to a question.
+    """The answer to a question."""
 
-    Attributes:
-        value: what was read; None if the server gave no usable answer.
-        error: why not, without the key; empty if there is a value.
-        costs: amounts by name (`ServedModel.costs`); those that are 0 are left out.
-    """
-
-    value: T | None
-    error: str = ""
+    value: T | None  #: what was read; None if the server gave no usable answer
+    error: str = ""  #: why not, without the key; empty if there is a value
+    #: Amounts by name (`ServedModel.costs`); those that are 0 are left out.
     costs: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -31,19 +31,12 @@ Test = tuple[list[int], Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A family of pieces.
+    """A family of pieces."""
 
-    Attributes:
-        phrase: how an observation names it; ``{k}`` stands for the constant.
-        code: Python expression over one variable.
-        plain: how a prompt in plain English names it.
-        constants: values that ``k`` may take; empty if there is no constant.
-    """
-
-    phrase: str
-    code: str
-    plain: str
-    constants: tuple[int, ...] = ()
+    phrase: str  #: how an observation names it; ``{k}`` stands for the constant
+    code: str  #: Python expression over one variable
+    plain: str  #: how a prompt in plain English names it
+    constants: tuple[int, ...] = ()  #: values that ``k`` may take; empty if there is no constant
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,19 +27,12 @@ _FORMATS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".parquet": 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a dataset.
+    """One row of a dataset."""
 
-    Attributes:
-        fields: values by name.
-        source: the file or hub id, for messages.
-        place: where the row stands, for messages: ``mine.jsonl:3``, or ``mine.parquet: row 3``, counted from 1.
-        split: the split that the file puts it in; empty where problems are dealt out by their shares.
-    """
-
-    fields: Mapping[str, Any]
-    source: str
-    place: str
-    split: str
+    fields: Mapping[str, Any]  #: values by name
+    source: str  #: the file or hub id, for messages
+    place: str  #: where the row stands, for messages: ``mine.jsonl:3``, or ``mine.parquet: row 3``, counted from 1
+    split: str  #: the split that the file puts it in; empty where problems are dealt out by their shares
 
 
 def text_field(fields: Mapping[str, Any], name: str, where: str = "") -> str:

@@ -68,17 +68,11 @@ MISTAKES = {"concept": 0.3, "constant": 0.2, "bracket": 0.2, "return": 0.15, "na
 
 @dataclass(frozen=True, slots=True)
 class CodingDemonstration(Demonstration):
-    """A function of one role.
+    """A function of one role."""
 
-    Attributes:
-        role: ``helper``, ``main`` or ``single``.
-        convention: the way of sharing the work that it follows.
-        mistake: kind of the planted mistake, or empty.
-    """
-
-    role: str
-    convention: str
-    mistake: str
+    role: str  #: ``helper``, ``main`` or ``single``
+    convention: str  #: the way of sharing the work that it follows
+    mistake: str  #: kind of the planted mistake, or empty
 
 
 #: Number of generated problems that are demonstrated in place of problems without demonstrations.

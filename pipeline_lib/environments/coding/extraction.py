@@ -50,15 +50,11 @@ class ParseError:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The Python in one agent's text.
+    """The Python in one agent's text."""
 
-    Attributes:
-        body: the statements worth keeping, in the order they were written.
-        error: the first definition or import that could not be parsed, or why nothing at all was found; None when
-            all code in the text was understood (prose around it is no error).
-    """
-
-    body: tuple[ast.stmt, ...]
+    body: tuple[ast.stmt, ...]  #: the statements worth keeping, in the order they were written
+    #: The first definition or import that could not be parsed, or why nothing at all was found; None when all code in
+    #: the text was understood (prose around it is no error).
     error: ParseError | None
 
 

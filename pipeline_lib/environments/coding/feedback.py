@@ -47,15 +47,10 @@ from pipeline_lib.sandbox import Case, Job, Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One piece of feedback.
+    """One piece of feedback."""
 
-    Attributes:
-        source: where it comes from, as in ``environment.feedback``.
-        text: what the agent reads; one line, except for the code of an expert or a critic.
-    """
-
-    source: str
-    text: str
+    source: str  #: where it comes from, as in ``environment.feedback``
+    text: str  #: what the agent reads; one line, except for the code of an expert or a critic
 
 
 def printable(code: str) -> str:
@@ -317,15 +312,11 @@ def check(candidate):
 
 @dataclass(frozen=True)
 class Analysis:
-    """A tool as a source of feedback.
+    """A tool as a source of feedback."""
 
-    Attributes:
-        source: the source's name in `environment.feedback`.
-        code: defines ``analyse(parts, most)``, which takes the agents' parts and the prelude, as text, and returns for
-            each agent at most ``most`` findings, or None if the tool fails with its part.
-    """
-
-    source: str
+    source: str  #: the source's name in `environment.feedback`
+    #: Defines ``analyse(parts, most)``, which takes the agents' parts and the prelude, as text, and returns for each
+    #: agent at most ``most`` findings, or None if the tool fails with its part.
     code: str
 
     def job(self, problem: str, program: Program, prelude: str) -> Job:

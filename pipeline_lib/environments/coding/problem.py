@@ -16,30 +16,18 @@ AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
 
 @dataclass(frozen=True, slots=True)
 class CodingProblem:
-    """One dataset item that a team solves by writing Python functions.
+    """One dataset item that a team solves by writing Python functions."""
 
-    Attributes:
-        id: unique within its source, for example ``generated/even-square-max-17`` or ``HumanEval/0``.
-        source: where it comes from: ``generated``, ``humaneval``, ``coophumaneval``, ``mbpp``.
-        family: cluster of related problems (the combination of concepts for generated ones, else the id).
-        level: difficulty, 1 is easiest.
-        entry_point: name of the function that the tests call.
-        observations: by role: ``helper``, ``main`` and ``single``.
-        prelude: trusted source that belongs to the problem (imports and functions its prompt defines).
-        visible_tests: source of ``def check(candidate)`` whose results agents may be shown as feedback.
-        hidden_tests: source of ``def check(candidate)`` that gives reward and evaluation.
-        reference: a known solution as source, keyed by function name (``aux`` where there is one, and the entry point).
-    """
-
-    id: str
-    source: str
-    family: str
-    level: int
-    entry_point: str
-    observations: Mapping[str, str]
-    prelude: str
-    visible_tests: str
-    hidden_tests: str
+    id: str  #: unique within its source, for example ``generated/even-square-max-17`` or ``HumanEval/0``
+    source: str  #: where it comes from: ``generated``, ``humaneval``, ``coophumaneval``, ``mbpp``
+    family: str  #: cluster of related problems (the combination of concepts for generated ones, else the id)
+    level: int  #: difficulty, 1 is easiest
+    entry_point: str  #: name of the function that the tests call
+    observations: Mapping[str, str]  #: by role: ``helper``, ``main`` and ``single``
+    prelude: str  #: trusted source that belongs to the problem (imports and functions its prompt defines)
+    visible_tests: str  #: source of ``def check(candidate)`` whose results agents may be shown as feedback
+    hidden_tests: str  #: source of ``def check(candidate)`` that gives reward and evaluation
+    #: A known solution as source, keyed by function name (``aux`` where there is one, and the entry point).
     reference: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -69,49 +69,31 @@ if not isinstance(_whole, type):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What one agent was expected to write, and what it wrote.
+    """What one agent was expected to write, and what it wrote."""
 
-    Attributes:
-        function: name of the function expected of the agent.
-        defined: it is there, as a function, lambda, class or import.
-        returns: it is there and returns (or yields) something other than a bare None.
-        functions: all functions the agent defined at the top level.
-        error: what could not be parsed in the agent's text.
-    """
-
-    function: str
-    defined: bool
-    returns: bool
-    functions: tuple[str, ...]
-    error: ParseError | None
+    function: str  #: name of the function expected of the agent
+    defined: bool  #: it is there, as a function, lambda, class or import
+    returns: bool  #: it is there and returns (or yields) something other than a bare None
+    functions: tuple[str, ...]  #: all functions the agent defined at the top level
+    error: ParseError | None  #: what could not be parsed in the agent's text
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A joint action as one program.
+    """A joint action as one program."""
 
-    Attributes:
-        code: its source; empty when no agent wrote anything that parses.
-        ablated: the source with the helper replaced, by a stub that returns None and by one whose value agrees with
-            whatever it is compared with; empty unless the main function uses a helper that the helper agent defined.
-        parts: the part of the source that each agent contributed, in acting order.
-        roles: one per agent, in acting order.
-        conflicts: names that more than one agent defined, and what became of them.
-        calls_helper: the main function calls the helper agent's function, or hands it to something that will.
-        lacks_helper: it would, but the helper agent did not define one.
-        ignores_helper: it calls the helper, and throws every value away.
-        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.coding.usage`.
-    """
-
-    code: str
+    code: str  #: its source; empty when no agent wrote anything that parses
+    #: The source with the helper replaced, by a stub that returns None and by one whose value agrees with whatever it
+    #: is compared with; empty unless the main function uses a helper that the helper agent defined.
     ablated: tuple[str, ...]
-    parts: tuple[str, ...]
-    roles: tuple[Role, ...]
-    conflicts: tuple[str, ...] = ()
+    parts: tuple[str, ...]  #: the part of the source that each agent contributed, in acting order
+    roles: tuple[Role, ...]  #: one per agent, in acting order
+    conflicts: tuple[str, ...] = ()  #: names that more than one agent defined, and what became of them
+    #: The main function calls the helper agent's function, or hands it to something that will.
     calls_helper: bool = False
-    lacks_helper: bool = False
-    ignores_helper: bool = False
-    thin_wrapper: bool = False
+    lacks_helper: bool = False  #: it would, but the helper agent did not define one
+    ignores_helper: bool = False  #: it calls the helper, and throws every value away
+    thin_wrapper: bool = False  #: it adds nothing to the helper; see `pipeline_lib.environments.coding.usage`
 
     @property
     def parses(self) -> bool:

@@ -68,19 +68,13 @@ LEVELS = (1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Filter a list of integers, map what is left, reduce it to one integer.
+    """Filter a list of integers, map what is left, reduce it to one integer."""
 
-    Attributes:
-        filters: all must hold for an item to be chosen.
-        maps: applied one after the other; with a ``switch``, the first where it holds and the second elsewhere.
-        reductions: one, or two of which the second is subtracted from the first.
-        switch: the condition between two maps, if any.
-    """
-
-    filters: tuple[ListPiece, ...]
+    filters: tuple[ListPiece, ...]  #: all must hold for an item to be chosen
+    #: Applied one after the other; with a ``switch``, the first where it holds and the second elsewhere.
     maps: tuple[ListPiece, ...]
-    reductions: tuple[ListPiece, ...]
-    switch: ListPiece | None = None
+    reductions: tuple[ListPiece, ...]  #: one, or two of which the second is subtracted from the first
+    switch: ListPiece | None = None  #: the condition between two maps, if any
 
     @property
     def level(self) -> int:

@@ -22,28 +22,21 @@ Team = Literal["pair", "single"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one joint action.
+    """What is known of one joint action."""
 
-    Attributes:
-        program: the joined program.
-        passed: share of the hidden tests that it passes, in [0, 1].
-        passed_by_none: share that a program which always returns None passes, in [0, 1].
-        needs_helper: the main function calls the helper, and passes fewer hidden tests with the helper replaced,
-            both by a stub that returns None and by one whose value agrees with whatever it is compared with.
-        helper_adds: share of the hidden tests that it passes, and does not pass with the helper replaced by the better
-            of these stubs, in [0, 1].
-        passed_weighted: like ``passed``, but a harder test counts more (`fine_measures`).
-        contract: share of the tests of the helper alone that the helper passes, in [0, 1]; 0 if no contract is known.
-        killed: share of the mutants of the helper that hidden tests notice, in [0, 1]; 0 unless it needs the helper.
-    """
-
-    program: Program
-    passed: float
-    passed_by_none: float = 0.0
+    program: Program  #: the joined program
+    passed: float  #: share of the hidden tests that it passes, in [0, 1]
+    passed_by_none: float = 0.0  #: share that a program which always returns None passes, in [0, 1]
+    #: The main function calls the helper, and passes fewer hidden tests with the helper replaced, both by a stub that
+    #: returns None and by one whose value agrees with whatever it is compared with.
     needs_helper: bool = False
+    #: Share of the hidden tests that it passes, and does not pass with the helper replaced by the better of these
+    #: stubs, in [0, 1].
     helper_adds: float = 0.0
-    passed_weighted: float = 0.0
+    passed_weighted: float = 0.0  #: like ``passed``, but a harder test counts more (`fine_measures`)
+    #: Share of the tests of the helper alone that the helper passes, in [0, 1]; 0 if no contract is known.
     contract: float = 0.0
+    #: Share of the mutants of the helper that hidden tests notice, in [0, 1]; 0 unless it needs the helper.
     killed: float = 0.0
 
     @property
@@ -54,20 +47,14 @@ class Facts:
 
 
 class Reward(reward.Reward[Facts, float]):
-    """Named, weighted terms, and what has to be measured for them.
+    """Named, weighted terms, and what has to be measured for them."""
 
-    Attributes:
-        needs_baseline: `Facts.passed_by_none` is used and must be measured.
-        hardness: of `Facts.passed_weighted`, how much more than the easiest test the hardest one can count: with 1
-            twice as much.  None: it is not used.
-        needs_contract: `Facts.contract` is used and must be measured.
-        mutants: greatest number of mutants run for `Facts.killed`; 0: it is not used.
-    """
-
-    needs_baseline: bool = False
+    needs_baseline: bool = False  #: `Facts.passed_by_none` is used and must be measured
+    #: Of `Facts.passed_weighted`, how much more than the easiest test the hardest one can count: with 1 twice as much.
+    #: None: it is not used.
     hardness: float | None = None
-    needs_contract: bool = False
-    mutants: int = 0
+    needs_contract: bool = False  #: `Facts.contract` is used and must be measured
+    mutants: int = 0  #: greatest number of mutants run for `Facts.killed`; 0: it is not used
 
 
 class SoundReward(Reward):

@@ -21,49 +21,32 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One sentence of a document.
+    """One sentence of a document."""
 
-    Attributes:
-        label: how a team names it, as support of an answer: the fact itself in generated worlds, such as ``anna boss
-            carl``; of published documents the title and the number of the sentence, such as ``Eiffel Tower 2``.
-        text: the sentence.
-        title: of its document.
-        holder: number of the agent that the document was dealt to.
-    """
-
+    #: How a team names it, as support of an answer: the fact itself in generated worlds, such as ``anna boss carl``; of
+    #: published documents the title and the number of the sentence, such as ``Eiffel Tower 2``.
     label: str
-    text: str
-    title: str
-    holder: int
+    text: str  #: the sentence
+    title: str  #: of its document
+    holder: int  #: number of the agent that the document was dealt to
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentsProblem:
-    """A question, its answer, and the facts of all documents.
+    """A question, its answer, and the facts of all documents."""
 
-    Attributes:
-        id: unique within its source.
-        source: where it comes from: ``world``, ``hotpotqa``, ``2wikimultihop``.
-        family: cluster of related problems.
-        question: as the asker is told it.
-        answer: the right one.
-        agents: number of agents with documents.
-        facts: of all documents, those of one document in a row.
-        support: numbers of the facts that together prove the answer; in a world in the order of the hops.
-        path: of a question about a world: who it begins with, and the relations to follow; else empty.
-        plain: the agents are prompted in plain English.
-    """
-
-    id: str
-    source: str
-    family: str
-    question: str
-    answer: str
-    agents: int
-    facts: tuple[Fact, ...]
+    id: str  #: unique within its source
+    source: str  #: where it comes from: ``world``, ``hotpotqa``, ``2wikimultihop``
+    family: str  #: cluster of related problems
+    question: str  #: as the asker is told it
+    answer: str  #: the right one
+    agents: int  #: number of agents with documents
+    facts: tuple[Fact, ...]  #: of all documents, those of one document in a row
+    #: Numbers of the facts that together prove the answer; in a world in the order of the hops.
     support: tuple[int, ...]
+    #: Of a question about a world: who it begins with, and the relations to follow; else empty.
     path: tuple[str, ...] = ()
-    plain: bool = False
+    plain: bool = False  #: the agents are prompted in plain English
 
     @property
     def content_hash(self) -> str:

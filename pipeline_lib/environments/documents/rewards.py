@@ -24,17 +24,11 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """An episode so far.
+    """An episode so far."""
 
-    Attributes:
-        answer: None before the asker answers.
-        tokens: of all messages, as they are paid for.
-        turns: number of turns.
-    """
-
-    answer: Answer | None
-    tokens: int
-    turns: int
+    answer: Answer | None  #: None before the asker answers
+    tokens: int  #: of all messages, as they are paid for
+    turns: int  #: number of turns
 
 
 class Reward(reward.Reward[Talk, float]):

@@ -44,25 +44,16 @@ _FINDING = (
 
 @dataclass(frozen=True, slots=True)
 class DocumentsState:
-    """The state of an episode.
+    """The state of an episode."""
 
-    Attributes:
-        problem: the question and its documents.
-        turns: the messages of each turn by agent, empty for silence.
-        read: numbers of the facts that the asker has read; those of its own documents count, looked up or not.
-        tokens: price of each agent's messages.
-        useless: price of those of each agent's messages that were of no use.
-        earned: reward terms of the episode so far.
-        answer: None before the asker answers.
-    """
-
-    problem: DocumentsProblem
-    turns: tuple[tuple[str, ...], ...]
+    problem: DocumentsProblem  #: the question and its documents
+    turns: tuple[tuple[str, ...], ...]  #: the messages of each turn by agent, empty for silence
+    #: Numbers of the facts that the asker has read; those of its own documents count, looked up or not.
     read: frozenset[int]
-    tokens: tuple[int, ...]
-    useless: tuple[int, ...]
-    earned: Mapping[str, float] = field(default_factory=dict)
-    answer: Answer | None = None
+    tokens: tuple[int, ...]  #: price of each agent's messages
+    useless: tuple[int, ...]  #: price of those of each agent's messages that were of no use
+    earned: Mapping[str, float] = field(default_factory=dict)  #: reward terms of the episode so far
+    answer: Answer | None = None  #: None before the asker answers
 
 
 class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):

@@ -67,17 +67,11 @@ LEADS_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class ModulesDemonstration(Demonstration):
-    """A module, all modules of a single agent, a hand-out, or the modules that a worker was given.
+    """A module, all modules of a single agent, a hand-out, or the modules that a worker was given."""
 
-    Attributes:
-        role: name of the module, `SINGLE`, `LEAD` or a name of a worker.
-        way: in which it treats the steps; of a lead or a worker empty.
-        mistake: kind of the planted mistake, or empty.
-    """
-
-    role: str
-    way: str
-    mistake: str
+    role: str  #: name of the module, `SINGLE`, `LEAD` or a name of a worker
+    way: str  #: in which it treats the steps; of a lead or a worker empty
+    mistake: str  #: kind of the planted mistake, or empty
 
 
 def demonstrate(

@@ -33,15 +33,11 @@ _WORKING = (
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """What the lead has handed out.
+    """What the lead has handed out."""
 
-    Attributes:
-        told: by worker, what its lines say, a line each with its end; workers without a line are left out.
-        owners: by file that was handed out, the worker who writes it.
-    """
-
+    #: By worker, what its lines say, a line each with its end; workers without a line are left out.
     told: Mapping[str, str]
-    owners: Mapping[str, str]
+    owners: Mapping[str, str]  #: by file that was handed out, the worker who writes it
 
     def files(self, worker: str) -> tuple[str, ...]:
         """Return the files that a worker writes, in the order in which they were handed out."""

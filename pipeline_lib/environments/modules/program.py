@@ -239,15 +239,10 @@ _HEADING = re.compile(r"^# (\w+)\.py[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the text of a part shows.
+    """What the text of a part shows."""
 
-    Attributes:
-        parses: it is Python.
-        defines: it binds the names that it must, at its top level.
-    """
-
-    parses: bool
-    defines: bool
+    parses: bool  #: it is Python
+    defines: bool  #: it binds the names that it must, at its top level
 
 
 def split_single(text: str, parts: Sequence[str]) -> dict[str, str]:

@@ -25,17 +25,11 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one joint action.
+    """What is known of one joint action."""
 
-    Attributes:
-        forms: of each part.
-        units: of each part, the share of its tests that it passes among right parts, in [0, 1].
-        system: share of the tests of the whole program that it passes, in [0, 1].
-    """
-
-    forms: Mapping[str, Form]
-    units: Mapping[str, float]
-    system: float
+    forms: Mapping[str, Form]  #: of each part
+    units: Mapping[str, float]  #: of each part, the share of its tests that it passes among right parts, in [0, 1]
+    system: float  #: share of the tests of the whole program that it passes, in [0, 1]
 
     @property
     def defined(self) -> float:

@@ -62,19 +62,12 @@ _MAX_QUOTE = 200
 
 @dataclass(frozen=True, slots=True)
 class ModulesState:
-    """The state of an episode.
+    """The state of an episode."""
 
-    Attributes:
-        problem: the program to be written.
-        actions: after a turn, what was written in it.
-        verdict: after the last turn, that of the system tests.
-        hand_out: after the first turn of an orchestrated team.
-    """
-
-    problem: ModulesProblem
-    actions: tuple[str, ...] = ()
-    verdict: Verdict | None = None
-    hand_out: HandOut | None = None
+    problem: ModulesProblem  #: the program to be written
+    actions: tuple[str, ...] = ()  #: after a turn, what was written in it
+    verdict: Verdict | None = None  #: after the last turn, that of the system tests
+    hand_out: HandOut | None = None  #: after the first turn of an orchestrated team
 
 
 @dataclass(slots=True)

@@ -175,20 +175,13 @@ def chosen(text: str, actions: range) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A state: the start, and the joint actions since then.
-
-    Attributes:
-        moves: per turn, the action of every agent, in acting order.
-        seen: by agent that is still in the game, its observation as text.
-        earned: joint reward up to now, cut off as settings say.
-        unreadable: actions up to now that were none of the agent's.
-    """
+    """A state: the start, and the joint actions since then."""
 
     start: Start
-    moves: Moves
-    seen: Mapping[str, str]
-    earned: float
-    unreadable: int
+    moves: Moves  #: per turn, the action of every agent, in acting order
+    seen: Mapping[str, str]  #: by agent that is still in the game, its observation as text
+    earned: float  #: joint reward up to now, cut off as settings say
+    unreadable: int  #: actions up to now that were none of the agent's
 
 
 class ZooGame(Environment[Start, Moment]):

@@ -32,27 +32,18 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    """All configurations of a table, what can follow each, and the most meals from each.
+    """All configurations of a table, what can follow each, and the most meals from each."""
 
-    Attributes:
-        graph: the seating plan.
-        eating_time: steps a meal lasts, E.
-        order: who moves when in sequential mode (philosopher numbers); empty for simultaneous moves.
-        configurations: (S, N) int8 digits, see `NOTHING` and following.
-        starts: (S + 1,) where each configuration's followers begin in ``followers``.  In sequential mode there is one
-            such list per phase (whose move it is): (phases, S + 1).
-        followers: configuration numbers; sequential: one array per phase.
-        meals: meals that begin with each of those moves.
-        values: (T + 1, phases, S) int32, most meals with k steps left when phase p moves; simultaneous has one phase.
-    """
-
-    graph: Graph
-    eating_time: int
-    order: tuple[int, ...]
-    configurations: npt.NDArray[np.int8]
+    graph: Graph  #: the seating plan
+    eating_time: int  #: steps a meal lasts, E
+    order: tuple[int, ...]  #: who moves when in sequential mode (philosopher numbers); empty for simultaneous moves
+    configurations: npt.NDArray[np.int8]  #: (S, N) int8 digits, see `NOTHING` and following
+    #: (S + 1,) where each configuration's followers begin in ``followers``.  In sequential mode there is one such list
+    #: per phase (whose move it is): (phases, S + 1).
     starts: tuple[npt.NDArray[np.intp], ...]
-    followers: tuple[npt.NDArray[np.int32], ...]
-    meals: tuple[npt.NDArray[np.int8], ...]
+    followers: tuple[npt.NDArray[np.int32], ...]  #: configuration numbers; sequential: one array per phase
+    meals: tuple[npt.NDArray[np.int8], ...]  #: meals that begin with each of those moves
+    #: (T + 1, phases, S) int32, most meals with k steps left when phase p moves; simultaneous has one phase.
     values: npt.NDArray[np.int32]
 
     def number(self, digits: npt.NDArray[np.int8]) -> npt.NDArray[np.intp]:

@@ -22,19 +22,12 @@ Step = Callable[[Table, Actions], Table]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Scenarios of one graph, laid out side by side.
+    """Scenarios of one graph, laid out side by side."""
 
-    Attributes:
-        scenarios: one per column.
-        places: index of each column's scenario in the given list.
-        table: the tables at time 0.
-        optimum: (B,) most meals possible in each.
-    """
-
-    scenarios: tuple[Scenario, ...]
-    places: tuple[int, ...]
-    table: Table
-    optimum: tuple[int, ...]
+    scenarios: tuple[Scenario, ...]  #: one per column
+    places: tuple[int, ...]  #: index of each column's scenario in the given list
+    table: Table  #: the tables at time 0
+    optimum: tuple[int, ...]  #: (B,) most meals possible in each
 
 
 def lay_batches(scenarios: Sequence[Scenario], sequential: bool, deadlock_ends: bool = True) -> list[Batch]:

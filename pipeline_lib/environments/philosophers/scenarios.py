@@ -29,17 +29,11 @@ GraphName = Literal["ring", "chain", "grid"]
 
 @dataclass(frozen=True)
 class Graph:
-    """A seating plan.
+    """A seating plan."""
 
-    Attributes:
-        name: ``ring``, ``chain`` or ``grid``.
-        left: fork to the left of each philosopher, by philosopher.
-        right: fork to the right of each philosopher.
-    """
-
-    name: GraphName
-    left: tuple[int, ...]
-    right: tuple[int, ...]
+    name: GraphName  #: ``ring``, ``chain`` or ``grid``
+    left: tuple[int, ...]  #: fork to the left of each philosopher, by philosopher
+    right: tuple[int, ...]  #: fork to the right of each philosopher
 
     @property
     def philosophers(self) -> int:
@@ -128,35 +122,20 @@ _ATTEMPTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One table to be played.
+    """One table to be played."""
 
-    Attributes:
-        id: unique, for example ``scenarios/ring-5-3fa1c0``.
-        source: ``scenarios``.
-        family: the cluster that statistics resample: scenarios are drawn independently, so each is its own.
-        level: the number of philosophers, which is what makes a table hard.
-        graph: ``ring``, ``chain`` or ``grid``.
-        philosophers: N.
-        labels: the number of each philosopher, in seating order; empty at an anonymous table.
-        priority: a permutation of 0..N-1; 0 wins contested forks, and moves first in sequential mode.
-        holdings: what each philosopher holds at the start: 0 nothing, 1 the left fork, 2 the right fork.
-        eating_time: steps a meal lasts after the step in which it begins.
-        horizon: steps of the episode (sequential mode: moves).
-        wording: number of the introduction in the prompt.
-    """
-
-    id: str
-    source: str
-    family: str
-    level: int
-    graph: str
-    philosophers: int
-    labels: tuple[int, ...]
-    priority: tuple[int, ...]
-    holdings: tuple[int, ...]
-    eating_time: int
-    horizon: int
-    wording: int
+    id: str  #: unique, for example ``scenarios/ring-5-3fa1c0``
+    source: str  #: ``scenarios``
+    family: str  #: the cluster that statistics resample: scenarios are drawn independently, so each is its own
+    level: int  #: the number of philosophers, which is what makes a table hard
+    graph: str  #: ``ring``, ``chain`` or ``grid``
+    philosophers: int  #: N
+    labels: tuple[int, ...]  #: the number of each philosopher, in seating order; empty at an anonymous table
+    priority: tuple[int, ...]  #: a permutation of 0..N-1; 0 wins contested forks, and moves first in sequential mode
+    holdings: tuple[int, ...]  #: what each philosopher holds at the start: 0 nothing, 1 the left fork, 2 the right fork
+    eating_time: int  #: steps a meal lasts after the step in which it begins
+    horizon: int  #: steps of the episode (sequential mode: moves)
+    wording: int  #: number of the introduction in the prompt
 
     @property
     def plan(self) -> Graph:

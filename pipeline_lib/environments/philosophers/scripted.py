@@ -47,16 +47,11 @@ Actions = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A policy of the whole table.
+    """A policy of the whole table."""
 
-    Attributes:
-        name: what it is called.
-        act: returns the action codes of all philosophers, (N, B).
-        check: raises ValueError if the script is not made for such a table; by default every table will do.
-    """
-
-    name: str
-    act: Callable[[Table, np.random.Generator], Actions]
+    name: str  #: what it is called
+    act: Callable[[Table, np.random.Generator], Actions]  #: returns the action codes of all philosophers, (N, B)
+    #: Raises ValueError if the script is not made for such a table; by default every table will do.
     check: Callable[[Table], None] = lambda table: None
 
 

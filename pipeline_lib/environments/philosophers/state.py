@@ -44,31 +44,19 @@ _FORK = ("mine", "free", "taken")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One episode at one moment.
+    """One episode at one moment."""
 
-    Attributes:
-        scenario: its scenario.
-        board: the table this episode is a column of.
-        column: index of the column.
-        optimum: most meals possible, exact or an upper bound.
-        earned: the reward terms of the episode so far.
-        talks: message rounds already done before the next action.
-        said: last message of each philosopher.
-        past: earlier snapshots, oldest first, one text per philosopher.
-        announced: messages with an intent so far, and those of them that were followed by this action.
-        cut: messages that were longer than the limit.
-    """
-
-    scenario: Scenario
-    board: Board
-    column: int
-    optimum: int
-    earned: Mapping[str, float]
-    talks: int = 0
-    said: tuple[str, ...] = ()
-    past: tuple[tuple[str, ...], ...] = ()
+    scenario: Scenario  #: its scenario
+    board: Board  #: the table this episode is a column of
+    column: int  #: index of the column
+    optimum: int  #: most meals possible, exact or an upper bound
+    earned: Mapping[str, float]  #: the reward terms of the episode so far
+    talks: int = 0  #: message rounds already done before the next action
+    said: tuple[str, ...] = ()  #: last message of each philosopher
+    past: tuple[tuple[str, ...], ...] = ()  #: earlier snapshots, oldest first, one text per philosopher
+    #: Messages with an intent so far, and those of them that were followed by this action.
     announced: tuple[int, int] = (0, 0)
-    cut: int = 0
+    cut: int = 0  #: messages that were longer than the limit
 
     @property
     def table(self) -> Table:

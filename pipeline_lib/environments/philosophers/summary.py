@@ -18,27 +18,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Facts of B episodes up to now; arrays of shape (B,) unless said otherwise.
+    """Facts of B episodes up to now; arrays of shape (B,) unless said otherwise."""
 
-    Attributes:
-        meals: (N, B), meals begun by each philosopher.
-        deadlocked: whether a deadlock was seen.
-        deadlock_time: share of the horizon that had passed at the first deadlock, in (0, 1]; 1 without one.
-        time: share of the horizon that has passed, in [0, 1].
-        optimum: most meals possible on this table within the horizon, at least 1.
-        horizon: steps of a full episode.
-        full: decisions of a full episode (horizon times the philosophers that move per step).
-        counts: counters, see `Counts`.
-    """
-
-    meals: npt.NDArray[np.int32]
-    deadlocked: npt.NDArray[np.bool_]
-    deadlock_time: Floats
-    time: Floats
-    optimum: Floats
-    horizon: Floats
-    full: Floats
-    counts: Counts
+    meals: npt.NDArray[np.int32]  #: (N, B), meals begun by each philosopher
+    deadlocked: npt.NDArray[np.bool_]  #: whether a deadlock was seen
+    deadlock_time: Floats  #: share of the horizon that had passed at the first deadlock, in (0, 1]; 1 without one
+    time: Floats  #: share of the horizon that has passed, in [0, 1]
+    optimum: Floats  #: most meals possible on this table within the horizon, at least 1
+    horizon: Floats  #: steps of a full episode
+    full: Floats  #: decisions of a full episode (horizon times the philosophers that move per step)
+    counts: Counts  #: counters, see `Counts`
 
     @property
     def philosophers(self) -> int:

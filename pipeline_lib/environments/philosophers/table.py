@@ -45,68 +45,40 @@ LIVELOCK_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of events so far, per episode; every array has shape (B,) and type int32.
+    """Counts of events so far, per episode; every array has shape (B,) and type int32."""
 
-    Attributes:
-        taken: forks taken.
-        failed: attempts that changed nothing: a fork that was not free, was lost to a neighbour or was already in
-            hand, and RELEASE with nothing in hand.
-        released: number of forks that were released by an action.
-        waits: deliberate waits of hungry philosophers.
-        invalid: unparseable actions of hungry philosophers.
-        decisions: actions that could count: those of the hungry (in sequential mode, when it is their move).
-        deadlocks: number of deadlocks (at most 1 if a deadlock ends the episode).
-        stretch: steps since the last meal.
-        stretch_moves: forks taken or released since the last meal.
-        livelock: 1 once a stretch was a livelock.
-    """
-
-    taken: Ints
+    taken: Ints  #: forks taken
+    #: Attempts that changed nothing: a fork that was not free, was lost to a neighbour or was already in hand, and
+    #: RELEASE with nothing in hand.
     failed: Ints
-    released: Ints
-    waits: Ints
-    invalid: Ints
-    decisions: Ints
-    deadlocks: Ints
-    stretch: Ints
-    stretch_moves: Ints
-    livelock: Ints
+    released: Ints  #: number of forks that were released by an action
+    waits: Ints  #: deliberate waits of hungry philosophers
+    invalid: Ints  #: unparseable actions of hungry philosophers
+    decisions: Ints  #: actions that could count: those of the hungry (in sequential mode, when it is their move)
+    deadlocks: Ints  #: number of deadlocks (at most 1 if a deadlock ends the episode)
+    stretch: Ints  #: steps since the last meal
+    stretch_moves: Ints  #: forks taken or released since the last meal
+    livelock: Ints  #: 1 once a stretch was a livelock
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A batch of B episodes at one moment.
+    """A batch of B episodes at one moment."""
 
-    Attributes:
-        graph: the seating plan of all of them.
-        sequential: one philosopher moves per step.
-        deadlock_ends: deadlock ends an episode; else all forks are released and the episode goes on.
-        priority: (N, B) int8, a permutation of 0..N-1 per episode; 0 wins contested forks and moves first.
-        eating_time: (B,) int32, steps a meal lasts after the step in which it began, at least 1.
-        horizon: (B,) int32, steps (sequential: moves) of an episode, at least 1.
-        left: (N, B) bool, the left fork is in hand; right: the same for the right one.
-        eating: (N, B) int8, steps until the meal ends; 0 is hungry.
-        meals: (N, B) int32, meals begun.
-        idle: (N, B) int8, own moves since something last changed for this philosopher, at most 100.
-        time: (B,) int32, steps done.
-        deadlock_time: (B,) int32, the value of ``time`` when deadlock was first seen; -1 if it was not.
-        counts: counts of events so far.
-    """
-
-    graph: Graph
-    sequential: bool
-    deadlock_ends: bool
-    priority: Bytes
-    eating_time: Ints
-    horizon: Ints
-    left: Bools
+    graph: Graph  #: the seating plan of all of them
+    sequential: bool  #: one philosopher moves per step
+    deadlock_ends: bool  #: deadlock ends an episode; else all forks are released and the episode goes on
+    priority: Bytes  #: (N, B) int8, a permutation of 0..N-1 per episode; 0 wins contested forks and moves first
+    eating_time: Ints  #: (B,) int32, steps a meal lasts after the step in which it began, at least 1
+    horizon: Ints  #: (B,) int32, steps (sequential: moves) of an episode, at least 1
+    left: Bools  #: (N, B) bool, the left fork is in hand; right: the same for the right one
     right: Bools
-    eating: Bytes
-    meals: Ints
-    idle: Bytes
-    time: Ints
-    deadlock_time: Ints
-    counts: Counts
+    eating: Bytes  #: (N, B) int8, steps until the meal ends; 0 is hungry
+    meals: Ints  #: (N, B) int32, meals begun
+    idle: Bytes  #: (N, B) int8, own moves since something last changed for this philosopher, at most 100
+    time: Ints  #: (B,) int32, steps done
+    deadlock_time: Ints  #: (B,) int32, the value of ``time`` when deadlock was first seen; -1 if it was not
+    counts: Counts  #: counts of events so far
 
     @property
     def batch(self) -> int:

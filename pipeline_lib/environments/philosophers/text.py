@@ -184,17 +184,11 @@ _INTENTS = tuple((re.compile(rf"\b{word}", re.IGNORECASE), code) for word, code 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply that was read.
+    """A reply that was read."""
 
-    Attributes:
-        action: an action code of `table`.
-        message: the message to the neighbours, cut to the limit; empty if there is none.
-        message_cut: the message was longer than the limit.
-    """
-
-    action: int
-    message: str = ""
-    message_cut: bool = False
+    action: int  #: an action code of `table`
+    message: str = ""  #: the message to the neighbours, cut to the limit; empty if there is none
+    message_cut: bool = False  #: the message was longer than the limit
 
 
 def read_reply(text: str, message_limit: int = 0) -> Reply:

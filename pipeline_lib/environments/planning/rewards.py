@@ -21,21 +21,13 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """An episode so far.
+    """An episode so far."""
 
-    Attributes:
-        stated: number of agents that have stated an agreement.
-        agreed: all of them have, and to the same plan.
-        share: of the constraints that the agreed plan satisfies, in [0, 1]; 0 before there is one.
-        tokens: of all messages, as they are paid for.
-        turns: number of turns.
-    """
-
-    stated: int
-    agreed: bool
-    share: float
-    tokens: int
-    turns: int
+    stated: int  #: number of agents that have stated an agreement
+    agreed: bool  #: all of them have, and to the same plan
+    share: float  #: of the constraints that the agreed plan satisfies, in [0, 1]; 0 before there is one
+    tokens: int  #: of all messages, as they are paid for
+    turns: int  #: number of turns
 
 
 class Reward(reward.Reward[Talk, float]):

@@ -46,23 +46,14 @@ def read_agreement(text: str) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class PlanningState:
-    """The state of an episode.
+    """The state of an episode."""
 
-    Attributes:
-        problem: the constraints.
-        turns: what each agent said in each turn, empty for silence.
-        agreed: the plan that each agent has agreed to, if it has.
-        tokens: price of each agent's messages.
-        useless: price of the part of each agent's messages that told nothing new.
-        earned: reward terms of the episode so far.
-    """
-
-    problem: PlanningProblem
-    turns: tuple[tuple[str, ...], ...]
-    agreed: tuple[Plan | None, ...]
-    tokens: tuple[int, ...]
-    useless: tuple[int, ...]
-    earned: Mapping[str, float] = field(default_factory=dict)
+    problem: PlanningProblem  #: the constraints
+    turns: tuple[tuple[str, ...], ...]  #: what each agent said in each turn, empty for silence
+    agreed: tuple[Plan | None, ...]  #: the plan that each agent has agreed to, if it has
+    tokens: tuple[int, ...]  #: price of each agent's messages
+    useless: tuple[int, ...]  #: price of the part of each agent's messages that told nothing new
+    earned: Mapping[str, float] = field(default_factory=dict)  #: reward terms of the episode so far
 
     @property
     def plan(self) -> Plan | None:

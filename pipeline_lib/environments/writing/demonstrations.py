@@ -39,15 +39,10 @@ OTHERS = 512
 
 @dataclass(frozen=True, slots=True)
 class WritingDemonstration(Demonstration):
-    """The text of one role.
+    """The text of one role."""
 
-    Attributes:
-        role: ``first``, ``second`` or ``single``.
-        flawed: whether its facts were changed by `FLAWS`.
-    """
-
-    role: str
-    flawed: bool
+    role: str  #: ``first``, ``second`` or ``single``
+    flawed: bool  #: whether its facts were changed by `FLAWS`
 
 
 def demonstrate(

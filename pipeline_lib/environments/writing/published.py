@@ -115,22 +115,15 @@ Band = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of one published form of the reward.
+    """The constants of one published form of the reward."""
 
-    Attributes:
-        words: least and greatest number of words of each text.
-        length: ratio of characters, second to first: zero below the first number, full from the second to the third,
-            zero above the fourth, linear between.
-        unique: the same for the ratio of different words.
-        shared: overlap of words (Jaccard) from which on the pay for it is full.
-        connectives_in_both: connectives are looked for in both texts joined, else in the second only.
-    """
-
-    words: tuple[int, int]
+    words: tuple[int, int]  #: least and greatest number of words of each text
+    #: Ratio of characters, second to first: zero below the first number, full from the second to the third, zero above
+    #: the fourth, linear between.
     length: Band
-    unique: Band
-    shared: float
-    connectives_in_both: bool
+    unique: Band  #: the same for the ratio of different words
+    shared: float  #: overlap of words (Jaccard) from which on the pay for it is full
+    connectives_in_both: bool  #: connectives are looked for in both texts joined, else in the second only
 
 
 _SUMMARY = Constants((8, 256), (1.1, 1.6, 3.2, 5.0), (1.3, 2.0, inf, inf), 0.03, connectives_in_both=False)

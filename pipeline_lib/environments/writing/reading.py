@@ -61,35 +61,21 @@ class Reading:
     A sentence *tells* if it is complete, follows from the source, is no copy of it, and does not repeat its own text.
     Values counted in facts are relative to the number of facts in the source, so none of them rises if a text contains
     less.
-
-    Attributes:
-        coverage: share of the facts that are told, in [0, 1].
-        unsupported: sentences that state no fact of the source, including copies of it, relative to the facts.
-        repeated: sentences that repeat a statement of either text, relative to the facts.
-        style: share of the facts that are told in the prevailing style of both texts together, in [0, 1].
-        links: share of the possible joints between neighbouring sentences that tell a new fact and
-            share an entity, in [0, 1].
-        useful_words: words of each text in sentences that state a fact of the source, each fact once.
-        words: all words of each text.
-        sentences: number of sentences of both texts.
-        inventions: share of the sentences that do not follow from the source and are no copies.
-        copied: share of the sentences that are copies or repetitions.
-        complete: share of the sentences that begin and end as sentences do.
-        notes: feedback for each writer on its own text, a line each.
     """
 
-    coverage: float
-    unsupported: float
-    repeated: float
-    style: float
+    coverage: float  #: share of the facts that are told, in [0, 1]
+    unsupported: float  #: sentences that state no fact of the source, including copies of it, relative to the facts
+    repeated: float  #: sentences that repeat a statement of either text, relative to the facts
+    style: float  #: share of the facts that are told in the prevailing style of both texts together, in [0, 1]
+    #: Share of the possible joints between neighbouring sentences that tell a new fact and share an entity, in [0, 1].
     links: float
-    useful_words: tuple[int, int]
-    words: tuple[int, int]
-    sentences: int
-    inventions: float
-    copied: float
-    complete: float
-    notes: tuple[tuple[str, ...], tuple[str, ...]]
+    useful_words: tuple[int, int]  #: words of each text in sentences that state a fact of the source, each fact once
+    words: tuple[int, int]  #: all words of each text
+    sentences: int  #: number of sentences of both texts
+    inventions: float  #: share of the sentences that do not follow from the source and are no copies
+    copied: float  #: share of the sentences that are copies or repetitions
+    complete: float  #: share of the sentences that begin and end as sentences do
+    notes: tuple[tuple[str, ...], tuple[str, ...]]  #: feedback for each writer on its own text, a line each
 
 
 @dataclass(slots=True)

@@ -50,13 +50,9 @@ class Work:
 
 
 class Reward(reward.Reward[Work, float]):
-    """Named, weighted terms.
+    """Named, weighted terms."""
 
-    Attributes:
-        judge: marks all texts of a step before `terms` is called; None if there is none.
-    """
-
-    judge: Judge | None = None
+    judge: Judge | None = None  #: marks all texts of a step before `terms` is called; None if there is none
 
 
 class SoundReward(Reward):

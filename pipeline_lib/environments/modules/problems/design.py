@@ -89,19 +89,12 @@ def graph(modules: int, depth: int) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What each module does.
+    """What each module does."""
 
-    Attributes:
-        depth: number of layers of the graph.
-        own: for each module except the last, the condition or change that is its own.
-        steps: for each layer except the last, the step on the way to the next one.
-        end: how the last module reduces its list.
-    """
-
-    depth: int
-    own: tuple[ModulePiece, ...]
-    steps: tuple[ModulePiece, ...]
-    end: ModulePiece
+    depth: int  #: number of layers of the graph
+    own: tuple[ModulePiece, ...]  #: for each module except the last, the condition or change that is its own
+    steps: tuple[ModulePiece, ...]  #: for each layer except the last, the step on the way to the next one
+    end: ModulePiece  #: how the last module reduces its list
 
     @property
     def needs(self) -> dict[str, tuple[str, ...]]:

@@ -19,39 +19,25 @@ PACKAGE = "app"
 
 @dataclass(frozen=True, slots=True)
 class ModulesProblem:
-    """One program in several parts.
+    """One program in several parts."""
 
-    Attributes:
-        id: unique within its source, for example ``module_graphs/2/even.squared/...``.
-        source: where it comes from, the kind of the ``problems`` section.
-        family: cluster of related problems.
-        level: difficulty, 1 is easiest.
-        layout: how the parts make a program: files of a ``package``, or methods of a ``class``.
-        entry_point: name of what the tests call.
-        parts: names of the parts; a part comes after those that it builds on, and the last is what the tests call.
-        needs: for each part, the parts that it builds on.
-        defines: for each part, the functions or methods that it must define.
-        observations: by part, and for `SINGLE`.
-        unit_tests: by part, source of the tests of this part among right ones.
-        system_tests: source of the tests of the whole program.
-        references: known solutions, each a source by part.  Parts of different solutions need not fit together.
-        prelude: trusted source that belongs to the problem: of a class, the frame that methods are added to.
-    """
-
-    id: str
-    source: str
-    family: str
-    level: int
+    id: str  #: unique within its source, for example ``module_graphs/2/even.squared/...``
+    source: str  #: where it comes from, the kind of the ``problems`` section
+    family: str  #: cluster of related problems
+    level: int  #: difficulty, 1 is easiest
+    #: How the parts make a program: files of a ``package``, or methods of a ``class``.
     layout: Literal["package", "class"]
-    entry_point: str
+    entry_point: str  #: name of what the tests call
+    #: Names of the parts; a part comes after those that it builds on, and the last is what the tests call.
     parts: tuple[str, ...]
-    needs: Mapping[str, tuple[str, ...]]
-    defines: Mapping[str, tuple[str, ...]]
-    observations: Mapping[str, str]
-    unit_tests: Mapping[str, str]
-    system_tests: str
+    needs: Mapping[str, tuple[str, ...]]  #: for each part, the parts that it builds on
+    defines: Mapping[str, tuple[str, ...]]  #: for each part, the functions or methods that it must define
+    observations: Mapping[str, str]  #: by part, and for `SINGLE`
+    unit_tests: Mapping[str, str]  #: by part, source of the tests of this part among right ones
+    system_tests: str  #: source of the tests of the whole program
+    #: Known solutions, each a source by part.  Parts of different solutions need not fit together.
     references: tuple[Mapping[str, str], ...]
-    prelude: str = ""
+    prelude: str = ""  #: trusted source that belongs to the problem: of a class, the frame that methods are added to
 
     @property
     def content_hash(self) -> str:

@@ -55,17 +55,12 @@ _WINDOW = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The learning curves of one start; arrays of shape (learners,).
+    """The learning curves of one start; arrays of shape (learners,)."""
 
-    Attributes:
-        first: means of the first updates by quantity: ``meals``, ``meals_share``, ``deadlock``, ``reward``, ``flat``.
-        last: means of the last updates.
-        error: standard errors of the last updates' rewards.
-    """
-
+    #: Means of the first updates by quantity: ``meals``, ``meals_share``, ``deadlock``, ``reward``, ``flat``.
     first: Mapping[str, Floats]
-    last: Mapping[str, Floats]
-    error: Floats
+    last: Mapping[str, Floats]  #: means of the last updates
+    error: Floats  #: standard errors of the last updates' rewards
 
 
 def starts(philosophers: int) -> dict[str, Floats]:

@@ -18,50 +18,29 @@ AGENTS = {"pair": PAIR, "single": (SINGLE,)}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the lengths of the texts.
+    """Limits of the lengths of the texts."""
 
-    Attributes:
-        first: least and greatest number of words of the first text.
-        second: the same for the second.
-        ratio: least and greatest number of words of the second for one of the first.
-    """
-
-    first: tuple[int, int]
-    second: tuple[int, int]
-    ratio: tuple[float, float]
+    first: tuple[int, int]  #: least and greatest number of words of the first text
+    second: tuple[int, int]  #: the same for the second
+    ratio: tuple[float, float]  #: least and greatest number of words of the second for one of the first
 
 
 @dataclass(frozen=True, slots=True)
 class WritingProblem:
-    """One text to be summarised, or to be introduced.
+    """One text to be summarised, or to be introduced."""
 
-    Attributes:
-        id: unique within its source.
-        source: where it comes from: ``world``, ``tldr``, ``arxiv``.
-        family: cluster of related problems.
-        task: ``summary`` or ``introduction``.
-        observations: by role: ``first``, ``second`` and ``single``.
-        text: the whole source, which no agent of a pair may have seen completely.
-        limits: limits of the lengths of the texts.
-        world: name of the world that the text was generated in, or empty.
-        hero: who or what a generated text is about.
-        facts: the facts of a generated text.
-        parts: numbers of the facts in the observation of each writer of a pair.
-        reference: two texts that do the task, or none.
-    """
-
-    id: str
-    source: str
-    family: str
-    task: str
-    observations: Mapping[str, str]
-    text: str
-    limits: Limits
-    world: str = ""
-    hero: str = ""
-    facts: tuple[Fact, ...] = ()
-    parts: tuple[tuple[int, ...], ...] = ()
-    reference: tuple[str, ...] = ()
+    id: str  #: unique within its source
+    source: str  #: where it comes from: ``world``, ``tldr``, ``arxiv``
+    family: str  #: cluster of related problems
+    task: str  #: ``summary`` or ``introduction``
+    observations: Mapping[str, str]  #: by role: ``first``, ``second`` and ``single``
+    text: str  #: the whole source, which no agent of a pair may have seen completely
+    limits: Limits  #: limits of the lengths of the texts
+    world: str = ""  #: name of the world that the text was generated in, or empty
+    hero: str = ""  #: who or what a generated text is about
+    facts: tuple[Fact, ...] = ()  #: the facts of a generated text
+    parts: tuple[tuple[int, ...], ...] = ()  #: numbers of the facts in the observation of each writer of a pair
+    reference: tuple[str, ...] = ()  #: two texts that do the task, or none
 
     @property
     def content_hash(self) -> str:

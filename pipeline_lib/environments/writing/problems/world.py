@@ -42,16 +42,12 @@ _SLOT = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fact.
+    """A kind of fact."""
 
-    Attributes:
-        statements: templates; ``{hero}`` is who or what the text is about, ``{deed}`` a verb in the sentence's tense,
-            ``{deed:past}`` one in the past, ``was/is`` a word of either tense.
-        source: templates in the voice of the source.
-    """
-
+    #: Templates; ``{hero}`` is who or what the text is about, ``{deed}`` a verb in the sentence's tense,
+    #: ``{deed:past}`` one in the past, ``was/is`` a word of either tense.
     statements: tuple[str, ...]
-    source: tuple[str, ...]
+    source: tuple[str, ...]  #: templates in the voice of the source
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
@@ -61,40 +57,25 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The statement of a sentence.
+    """The statement of a sentence."""
 
-    Attributes:
-        fact: the fact.
-        hero: its subject; empty if the sentence does not name it.
-        tense: ``past`` or ``present``.
-        entities: the entities that it names.
-        words: number of words, without an opening connective.
-    """
-
-    fact: Fact
-    hero: str
-    tense: str
-    entities: frozenset[str]
-    words: int
+    fact: Fact  #: the fact
+    hero: str  #: its subject; empty if the sentence does not name it
+    tense: str  #: ``past`` or ``present``
+    entities: frozenset[str]  #: the entities that it names
+    words: int  #: number of words, without an opening connective
 
 
 @dataclass(slots=True)
 class World:
-    """A world and its language.
+    """A world and its language."""
 
-    Attributes:
-        name: what it is called.
-        words: the values of each class but verbs.
-        verbs: past, present and plain form of each verb, by class; the plain form is the value.
-        kinds: the kinds of facts by name.
-        entities: the classes of words that join two sentences if both contain the same one.
-    """
-
-    name: str
-    words: Mapping[str, tuple[str, ...]]
+    name: str  #: what it is called
+    words: Mapping[str, tuple[str, ...]]  #: the values of each class but verbs
+    #: Past, present and plain form of each verb, by class; the plain form is the value.
     verbs: Mapping[str, tuple[tuple[str, str, str], ...]]
-    kinds: Mapping[str, Kind]
-    entities: frozenset[str]
+    kinds: Mapping[str, Kind]  #: the kinds of facts by name
+    entities: frozenset[str]  #: the classes of words that join two sentences if both contain the same one
     _classes: dict[str, tuple[str, str]] = field(default_factory=dict)
     _forms: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
     _skeletons: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
