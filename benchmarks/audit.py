@@ -24,15 +24,14 @@ from benchmarks.audit_fresh_rewards import FRESH_CODING, FRESH_PHILOSOPHERS, MIS
 from benchmarks.audit_modules_rewards import MISSED_LATER, MODULES
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
 from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.audit import CodingExaminer
 from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import GeneratedProblems
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.modules.audit import ModulesExaminer
-from pipeline_lib.environments.modules.problems.generated import generate as generate_modules
+from pipeline_lib.environments.modules.generated import generate as generate_modules
 from pipeline_lib.environments.modules.settings import GeneratedModules
-from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
-from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
+from pipeline_lib.environments.philosophers.audit import CHOICES, Floats, audit_philosophers
 from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios

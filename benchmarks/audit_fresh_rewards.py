@@ -14,9 +14,8 @@ import numpy as np
 from benchmarks.audit_rewards import Entry, Label
 from pipeline_lib.environments.coding import rewards as coding
 from pipeline_lib.environments.coding.settings import CodingSettings
-from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.rewards import Floats, Reward, Summary
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
-from pipeline_lib.environments.philosophers.summary import Floats, Summary
 
 
 class Dinner(Reward):

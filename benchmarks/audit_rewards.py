@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
-from pipeline_lib.environments.philosophers.summary import Floats, Summary
+from pipeline_lib.environments.philosophers.rewards import Floats, Reward, SoundReward, Summary, SumReward
 
 Label = Literal["bad", "sound", "arguable"]
 

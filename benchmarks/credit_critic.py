@@ -28,7 +28,7 @@ from benchmarks.credit_learning import remember
 from pipeline_lib import storage
 from pipeline_lib.credit.fidelity import agreement
 from pipeline_lib.credit.plans import Aligned
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.locks import locked
 from pipeline_lib.play import Experience, Player, groups
 from pipeline_lib.policies.load import load_team

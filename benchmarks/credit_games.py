@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.credit_fidelity import Game
-from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment, State, side_by_side
 from pipeline_lib.environments.philosophers.scenarios import generate_scenarios
 from pipeline_lib.environments.philosophers.scripted import script
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioProblems
-from pipeline_lib.environments.philosophers.state import State, side_by_side
 from pipeline_lib.play import Player, groups
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.rollouts.engine import Engine, Sampling

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.warm_start import build_base

@@ -24,7 +24,7 @@ import torch
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.monitors import End
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base

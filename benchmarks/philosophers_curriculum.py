@@ -27,7 +27,7 @@ from typing import Any
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.teams import compute_dtype, sampling_of
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.settings import ScenarioProblems
 from pipeline_lib.evaluation.run import evaluate_team

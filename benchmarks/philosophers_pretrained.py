@@ -22,10 +22,9 @@ import numpy as np
 from benchmarks.philosophers_frontier import PUBLISHED
 from benchmarks.training import ROOT
 from pipeline_lib import storage
-from pipeline_lib.environments.philosophers.play import scripted_records
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment, make_reward
 from pipeline_lib.environments.philosophers.scenarios import dpbench
-from pipeline_lib.environments.philosophers.scripted import SCRIPTS
+from pipeline_lib.environments.philosophers.scripted import SCRIPTS, scripted_records
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player

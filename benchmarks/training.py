@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from pipeline_lib import storage
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.splits import load_split, prepare

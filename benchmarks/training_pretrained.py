@@ -36,7 +36,7 @@ import torch
 
 from benchmarks.training import ROOT, Rows, ask_peer
 from pipeline_lib import storage
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.model_files import local_folder

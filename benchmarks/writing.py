@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from pipeline_lib.environments.writing.demonstrations import demonstrate
-from pipeline_lib.environments.writing.problems.generated import draw_abstract, draw_post
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import PaperWritingReward, SoundWritingReward
 from pipeline_lib.environments.writing.settings import WritingSettings as Settings
+from pipeline_lib.environments.writing.world import draw_abstract, draw_post
 
 PAIRS = 10_000
 OUTPUT = Path("benchmarks/results/writing.json")

@@ -23,7 +23,7 @@ from statistics import mean, median
 from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.writing.task import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.policies.embedded import single_core_numerics

@@ -18,7 +18,7 @@ from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, poli
 from pipeline_lib.assembly.memory_check import counts_in, prepared, refusal, room
 from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.evidence import families_against
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.evaluation.sentences import no_range

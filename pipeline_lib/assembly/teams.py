@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.policies.base import check_base
 from pipeline_lib.policies.compute_type import compute_type

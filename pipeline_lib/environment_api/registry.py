@@ -1,7 +1,7 @@
 """Find an environment by the ``kind`` in the settings, and import code that settings name.
 
-A kind is one of three: the name of a folder in `pipeline_lib.environments`; a name under which an installed package
-provides its environment (entry points of the group ``symposium.environments``); or an import path,
+A kind is one of three: the name of a folder or module in `pipeline_lib.environments`; a name under which an installed
+package provides its environment (entry points of the group ``symposium.environments``); or an import path,
 ``my_package.my_task`` or ``my_package.my_task:Class``.  The module, or the module ``task`` in the package, contains one
 subclass of `Task`.
 
@@ -63,7 +63,7 @@ class UnknownEnvironmentError(ValueError):
 def names() -> tuple[str, ...]:
     """Return the names of the library's environments and of installed ones."""
     folder = importlib.import_module(BUILT_IN).__path__
-    built_in = [module.name for module in pkgutil.iter_modules(folder) if module.ispkg]
+    built_in = [module.name for module in pkgutil.iter_modules(folder)]
     return tuple(dict.fromkeys([*sorted(built_in), *sorted(_installed())]))
 
 

@@ -8,7 +8,7 @@ from transformers.utils.logging import disable_progress_bar
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.episodes import summarise_team
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_lib.audit.result import Status, make_rung
 from pipeline_lib.audit.run import audit
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.audit import SHOWS, CodingExaminer, learn, process_check, teams
 from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import (
@@ -17,7 +18,6 @@ from pipeline_lib.environments.coding.settings import (
     PaperCodingReward,
     SoundCodingReward,
 )
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 

@@ -16,10 +16,10 @@ from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.pattern_texts import matched_by
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environment_api.environment import RewardError
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.audit import CodingExaminer
 from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSettings
 from pipeline_lib.settings.problems import SplitSizes

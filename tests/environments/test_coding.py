@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environment_kit.programs import MAX_QUOTE, one_line
 from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox

@@ -12,9 +12,9 @@ import torch
 
 from pipeline_lib.assembly.teams import Setup, base_team
 from pipeline_lib.assembly.training import train_team
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.feedback import MAX_CRITIC, note_of
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Experience, Player, groups, join, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions

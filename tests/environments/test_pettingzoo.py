@@ -15,8 +15,8 @@ from mpe2 import simple_speaker_listener_v4
 
 import symposium
 from pipeline_lib.audit.result import Status
-from pipeline_lib.environments.pettingzoo import task as module
-from pipeline_lib.environments.pettingzoo.task import (
+from pipeline_lib.environments import pettingzoo as module
+from pipeline_lib.environments.pettingzoo import (
     PettingZooProblems,
     PettingZooSettings,
     PettingZooTask,

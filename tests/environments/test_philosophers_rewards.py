@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from pipeline_lib.environments.philosophers.play import summaries
 from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.runtime import make_reward
 from pipeline_lib.environments.philosophers.scenarios import dpbench
-from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script
+from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script, summaries
 from pipeline_lib.environments.philosophers.settings import TermsReward
 from pipeline_lib.settings.environment import CustomReward
 

@@ -5,12 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipeline_lib.environments.philosophers.play import scripted_records, summaries
+from pipeline_lib.environments.philosophers.rewards import metrics
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
-from pipeline_lib.environments.philosophers.scripted import all_tables, play_teams, script
+from pipeline_lib.environments.philosophers.scripted import all_tables, play_teams, script, scripted_records, summaries
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioFamily, ScenarioProblems
-from pipeline_lib.environments.philosophers.summary import metrics
 from pipeline_lib.environments.philosophers.table import ACTIONS
 from pipeline_lib.settings.problems import SplitSizes
 from tests.environments.philosophers_help import ring

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline_lib.environments.philosophers import table as tables
 from pipeline_lib.environments.philosophers.optimum import most_meals
+from pipeline_lib.environments.philosophers.rewards import fairness, summarise
 from pipeline_lib.environments.philosophers.scenarios import make_graph
-from pipeline_lib.environments.philosophers.summary import fairness, summarise
 from pipeline_lib.environments.philosophers.table import INVALID, LEFT, RELEASE, RIGHT, WAIT, Table, step
 from tests.environments.philosophers_help import constant, play, ring
 

@@ -5,10 +5,10 @@ import pytest
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
-from pipeline_lib.environments.philosophers import summary
+from pipeline_lib.environments.philosophers import rewards
 from pipeline_lib.environments.philosophers.settings import ScenarioFamily
 from pipeline_lib.environments.philosophers.task import METRICS
-from pipeline_lib.environments.reasoning_gym.task import ReasoningGymSettings
+from pipeline_lib.environments.reasoning_gym import ReasoningGymSettings
 
 
 @pytest.mark.parametrize("kind", names())
@@ -28,13 +28,13 @@ def test_no_table_of_philosophers_leaves_the_range_of_its_meals() -> None:
     for beyond in ({"philosophers": (seats + 1,)}, {"horizon": (horizon + 1,)}):
         with pytest.raises(ValueError, match="accepted"):
             ScenarioFamily(**beyond)
-    counts = summary.Counts(**{name: np.array([horizon]) for name in summary.Counts.__dataclass_fields__})
-    most = summary.Summary(
+    counts = rewards.Counts(**{name: np.array([horizon]) for name in rewards.Counts.__dataclass_fields__})
+    most = rewards.Summary(
         meals=np.full((seats, 1), horizon), deadlocked=np.array([False]), deadlock_time=np.ones(1), time=np.ones(1),
         optimum=np.array([seats * horizon]), horizon=np.array([horizon]), full=np.array([seats * horizon]),
         counts=counts,
     )  # fmt: skip
-    found = summary.metrics(most)
+    found = rewards.metrics(most)
     for name in ("meals", "meals_per_step", "deadlocks"):
         assert found[name] == METRICS[name].high, name
 

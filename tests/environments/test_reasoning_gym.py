@@ -8,7 +8,7 @@ import pytest
 
 import symposium
 from pipeline_lib.audit.result import Status
-from pipeline_lib.environments.reasoning_gym.task import (
+from pipeline_lib.environments.reasoning_gym import (
     Question,
     ReasoningExaminer,
     ReasoningGame,
@@ -56,7 +56,7 @@ def test_the_last_answer_in_tags_counts_and_without_tags_the_whole_text():
 
 
 def test_equal_answers_are_equal_whatever_stands_around_them(monkeypatch):
-    monkeypatch.setattr("pipeline_lib.environments.reasoning_gym.task.score", lambda question, answer: 1.0)
+    monkeypatch.setattr("pipeline_lib.environments.reasoning_gym.score", lambda question, answer: 1.0)
     game = ReasoningGame(ReasoningGymSettings(agents=1))
     states = [game.start(made_up("Sum: 4 + 3 ="))] * 3
     outcomes = game.step(states, [["so <answer> 7 </answer>"], ["7"], ["70"]])

@@ -11,7 +11,7 @@ import torch
 
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import roots_of
 from pipeline_lib.evaluation.tested_teams import BASE_GUEST, Guest, cells, guests

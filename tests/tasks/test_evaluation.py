@@ -11,7 +11,7 @@ import torch
 from pipeline_lib import storage
 from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies import threads
 from pipeline_lib.problems.splits import load_split

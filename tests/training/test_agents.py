@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest

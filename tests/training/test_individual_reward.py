@@ -11,7 +11,7 @@ import pytest
 
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import RewardError
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.environments.philosophers.task import PhilosophersTask
 from pipeline_lib.environments.philosophers.text import ACTIONS, action_name

@@ -14,10 +14,10 @@ from rich.console import Console
 from pipeline_lib.environment_api.environment import Check, Exhibit
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings
-from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Generation

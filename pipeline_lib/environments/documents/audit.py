@@ -12,10 +12,9 @@ from typing import Any
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, Teams
 from pipeline_lib.audit.result import Check, Rung
 from pipeline_lib.environment_kit.dialogue import WholeEpisodes
-from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.demonstrations import asker_says, holder_says, right_answer
+from pipeline_lib.environments.documents.problem import ENTITIES, KINDS, DocumentsProblem
 from pipeline_lib.environments.documents.runtime import DocumentsState
-from pipeline_lib.environments.documents.scripts import asker_says, holder_says, right_answer
-from pipeline_lib.environments.documents.world import ENTITIES, KINDS
 
 Dialogues = WholeEpisodes[DocumentsProblem, DocumentsState]
 

@@ -10,7 +10,7 @@ from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environment_kit.dialogue import talk_metrics
 from pipeline_lib.environments.documents.audit import DocumentsExaminer
 from pipeline_lib.environments.documents.demonstrations import demonstrate
-from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem
+from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem, generate
 from pipeline_lib.environments.documents.published import read_dataset
 from pipeline_lib.environments.documents.rewards import TERMS
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
@@ -21,7 +21,6 @@ from pipeline_lib.environments.documents.settings import (
     GeneratedWorlds,
     PublishedDocuments,
 )
-from pipeline_lib.environments.documents.world import generate
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams, solutions_pass
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.environments.modules.generated import EARLY, LATE
 from pipeline_lib.environments.modules.hand_out import LEAD, WORKERS, descriptions, hand_out_text
-from pipeline_lib.environments.modules.problems.design import EARLY, LATE
-from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
+from pipeline_lib.environments.modules.problem import PACKAGE, ModulesProblem
 from pipeline_lib.environments.modules.program import join_single, package_program, single_text
 from pipeline_lib.environments.modules.runtime import stub
 

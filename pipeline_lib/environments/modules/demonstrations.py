@@ -1,6 +1,6 @@
 """Demonstrations for the warm start: modules in both ways, and mistakes.
 
-The way in which a module treats the steps (`problems.design`) is drawn independently for every demonstration, so the
+The way in which a module treats the steps (`generated.Design`) is drawn independently for every demonstration, so the
 agents of a team that imitates them rarely follow the same one: reinforcement learning has to find an agreement.  A
 single agent writes all modules in one way.  Some demonstrations contain one planted mistake.
 
@@ -17,6 +17,18 @@ from dataclasses import dataclass
 
 from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environment_kit.vocabulary import misread, spoiled
+from pipeline_lib.environments.modules.generated import (
+    CHANGES,
+    CONDITIONS,
+    EARLY,
+    FUNCTION,
+    LATE,
+    REDUCTIONS,
+    SOURCE,
+    Design,
+    design_of,
+    observations,
+)
 from pipeline_lib.environments.modules.hand_out import (
     LEAD,
     WORKERS,
@@ -28,17 +40,7 @@ from pipeline_lib.environments.modules.hand_out import (
     read_hand_out,
     worked,
 )
-from pipeline_lib.environments.modules.problems.design import (
-    CHANGES,
-    CONDITIONS,
-    EARLY,
-    FUNCTION,
-    LATE,
-    REDUCTIONS,
-    Design,
-)
-from pipeline_lib.environments.modules.problems.generated import SOURCE, design_of, observations
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import join_single
 from pipeline_lib.storage import digest
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline_lib.environments.modules.problems.problem import PACKAGE, SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.problem import PACKAGE, SINGLE, ModulesProblem
 
 LEAD = "lead"
 #: As many as there are files.

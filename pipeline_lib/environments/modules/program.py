@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline_lib.environment_kit.programs import parsed
-from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
+from pipeline_lib.environments.modules.problem import PACKAGE, ModulesProblem
 from pipeline_lib.sandbox import Job
 
 _PROGRAM = '''\

@@ -27,6 +27,7 @@ from pipeline_lib.environment_kit.programs import (
     one_line,
     untested,
 )
+from pipeline_lib.environments.modules.generated import EARLY, LOWER
 from pipeline_lib.environments.modules.hand_out import (
     LEAD,
     WORKERS,
@@ -37,8 +38,7 @@ from pipeline_lib.environments.modules.hand_out import (
     read_hand_out,
     worked,
 )
-from pipeline_lib.environments.modules.problems.design import EARLY, LOWER
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import (
     below,
     form,

@@ -13,12 +13,11 @@ from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import TeamTask, check_steps
 from pipeline_lib.environment_kit.programs import check_solutions
 from pipeline_lib.environments.modules.audit import ModulesExaminer
+from pipeline_lib.environments.modules.class_eval import read_classes
 from pipeline_lib.environments.modules.demonstrations import demonstrate, demonstrate_later
+from pipeline_lib.environments.modules.generated import LOWER, TOP, generate
 from pipeline_lib.environments.modules.hand_out import LEAD, WORKERS
-from pipeline_lib.environments.modules.problems.class_eval import read_classes
-from pipeline_lib.environments.modules.problems.design import LOWER, TOP
-from pipeline_lib.environments.modules.problems.generated import generate
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import solution_jobs
 from pipeline_lib.environments.modules.rewards import TERMS
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment

@@ -15,9 +15,9 @@ import numpy as np
 
 from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environments.philosophers import text
-from pipeline_lib.environments.philosophers.play import lay_batches
+from pipeline_lib.environments.philosophers.runtime import Board
 from pipeline_lib.environments.philosophers.scenarios import Scenario
-from pipeline_lib.environments.philosophers.state import Board
+from pipeline_lib.environments.philosophers.scripted import lay_batches
 from pipeline_lib.environments.philosophers.table import LEFT, RIGHT, Table, step
 from pipeline_lib.storage import digest
 

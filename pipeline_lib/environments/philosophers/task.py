@@ -1,4 +1,4 @@
-"""The philosophers' implementation of `Task`, and the metrics that `summary.metrics` computes."""
+"""The philosophers' implementation of `Task`, and the metrics that `rewards.metrics` computes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task
-from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer
+from pipeline_lib.environments.philosophers.audit import PhilosophersExaminer
 from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios

@@ -11,9 +11,8 @@ import itertools
 from typing import Any
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
-from pipeline_lib.environments.writing.problems.generated import write
-from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.world import WORLDS
+from pipeline_lib.environments.writing.problem import WritingProblem
+from pipeline_lib.environments.writing.world import WORLDS, write
 
 #: A connective of each published category, and words in whose inside some are found.
 ALL_CATEGORIES = (

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environments.writing.problems.generated import draw_problems
-from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, WritingProblem
-from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, WORLDS
+from pipeline_lib.environments.writing.problem import PAIR, SINGLE, WritingProblem
 from pipeline_lib.environments.writing.reading import split_sentences
+from pipeline_lib.environments.writing.world import OPENINGS, TENSES, WORLDS, draw_problems
 from pipeline_lib.storage import digest
 
 #: How often each role is demonstrated; a single agent's texts are twice as long.

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum, sqrt
 
-from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem
-from pipeline_lib.environments.writing.problems.world import TENSES, WORLDS, Statement
+from pipeline_lib.environments.writing.problem import Limits, WritingProblem
 from pipeline_lib.environments.writing.published import STOPWORDS
+from pipeline_lib.environments.writing.world import TENSES, WORLDS, Statement
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+")
 _SHORT_FORM = re.compile(r"(?:\b(?i:mr|mrs|ms|dr|prof|e\.g|i\.e|etc|vs|fig|eq|cf|al|approx)|\b[A-Z])\.$")

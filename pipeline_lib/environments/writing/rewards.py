@@ -25,7 +25,7 @@ from typing import Literal
 from pipeline_lib.environment_api import reward
 from pipeline_lib.environment_api.reward import custom_reward
 from pipeline_lib.environment_kit.served_model import Answer, ServedModel
-from pipeline_lib.environments.writing.problems.problem import WritingProblem
+from pipeline_lib.environments.writing.problem import WritingProblem
 from pipeline_lib.environments.writing.published import CONSTANTS, GREATEST, published_terms
 from pipeline_lib.environments.writing.reading import Reading, length_share, ratio_share
 from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingReward, WritingReward

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.reward import is_enough, total
 from pipeline_lib.environment_kit.served_model import Answer
-from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
+from pipeline_lib.environments.writing.problem import AGENTS, WritingProblem
 from pipeline_lib.environments.writing.published import (
     CONNECTIVE_WEIGHT,
     CONSTANTS,

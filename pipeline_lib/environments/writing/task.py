@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import TeamTask, check_steps
 from pipeline_lib.environments.writing.audit import WritingExaminer
+from pipeline_lib.environments.writing.datasets import read_dataset
 from pipeline_lib.environments.writing.demonstrations import demonstrate
-from pipeline_lib.environments.writing.problems.datasets import read_dataset
-from pipeline_lib.environments.writing.problems.generated import generate
-from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
+from pipeline_lib.environments.writing.problem import AGENTS, WritingProblem
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingSettings
+from pipeline_lib.environments.writing.world import generate
 from pipeline_lib.problems.splitting import split_problems
 from pipeline_lib.report.style import BLUE, GREY, INK, Figure, Table, figure, wrap
 

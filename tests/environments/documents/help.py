@@ -2,9 +2,8 @@
 
 from functools import cache
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.problem import DocumentsProblem, generate
 from pipeline_lib.environments.documents.settings import GeneratedWorlds
-from pipeline_lib.environments.documents.world import generate
 
 SIZES = {"train": 120, "validation": 12, "test": 24}
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.documents.demonstrations import demonstrate
+from pipeline_lib.environments.documents.demonstrations import demonstrate, right_answer
 from pipeline_lib.environments.documents.problem import DocumentsProblem
 from pipeline_lib.environments.documents.published import read_dataset
 from pipeline_lib.environments.documents.reading import told
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
-from pipeline_lib.environments.documents.scripts import right_answer
 from pipeline_lib.environments.documents.settings import DocumentsSettings, PublishedDocuments
 from pipeline_lib.problems.content import ProblemsError
 

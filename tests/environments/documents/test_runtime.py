@@ -6,12 +6,11 @@ import re
 import pytest
 
 from pipeline_lib.environment_kit.dialogue import price_of
-from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.demonstrations import asker_says, holder_says, right_answer
+from pipeline_lib.environments.documents.problem import ENTITIES, RELATIONS, DocumentsProblem
 from pipeline_lib.environments.documents.reading import read_answer, told
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment
-from pipeline_lib.environments.documents.scripts import asker_says, holder_says, right_answer
 from pipeline_lib.environments.documents.settings import DocumentsSettings, SoundDocumentsReward
-from pipeline_lib.environments.documents.world import ENTITIES, RELATIONS
 from tests.environments.documents.help import questions, truth
 
 KINDS = ("supported", "unread", "contradicted", "invented")

@@ -13,13 +13,11 @@ from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.environment import ToolCall, ToolResult
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.documents.demonstrations import demonstrate
-from pipeline_lib.environments.documents.problem import AGENTS, SINGLE, DocumentsProblem, Fact
+from pipeline_lib.environments.documents.demonstrations import demonstrate, right_answer
+from pipeline_lib.environments.documents.problem import AGENTS, ENTITIES, RELATIONS, SINGLE, DocumentsProblem, Fact
 from pipeline_lib.environments.documents.reading import looked_up
 from pipeline_lib.environments.documents.runtime import DocumentsEnvironment, DocumentsState
-from pipeline_lib.environments.documents.scripts import right_answer
 from pipeline_lib.environments.documents.settings import DocumentsSettings, SoundDocumentsReward
-from pipeline_lib.environments.documents.world import ENTITIES, RELATIONS
 from pipeline_lib.play import Player, groups
 from pipeline_lib.policies.embedded import train_tokenizer
 from pipeline_lib.policies.policy import Policy, Team

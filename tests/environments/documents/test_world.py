@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from pipeline_lib.environments.documents.problem import DocumentsProblem
+from pipeline_lib.environments.documents.problem import DocumentsProblem, generate
 from pipeline_lib.environments.documents.settings import GeneratedWorlds
-from pipeline_lib.environments.documents.world import generate
 from tests.environments.documents.help import SIZES, answers, questions
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from pipeline_lib.environments.modules.problems.design import Design
-from pipeline_lib.environments.modules.problems.generated import generate, make_problem
-from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.generated import Design, generate, make_problem
+from pipeline_lib.environments.modules.problem import ModulesProblem
 from pipeline_lib.environments.modules.settings import GeneratedModules
 
 #: One design for each shape of graph.

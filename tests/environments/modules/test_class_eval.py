@@ -10,8 +10,8 @@ import pytest
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.modules.problems.class_eval import class_problem, read_classes, share
-from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.class_eval import class_problem, read_classes, share
+from pipeline_lib.environments.modules.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import program, single_text, solution_jobs
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ClassProblems

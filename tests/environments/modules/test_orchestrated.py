@@ -21,6 +21,7 @@ from pipeline_lib.environments.modules.demonstrations import (
     demonstrate_later,
     ways_told,
 )
+from pipeline_lib.environments.modules.generated import EARLY, LATE, TOP, Design, design_of, make_problem
 from pipeline_lib.environments.modules.hand_out import (
     LEAD,
     WORKERS,
@@ -30,9 +31,7 @@ from pipeline_lib.environments.modules.hand_out import (
     read_hand_out,
     worked,
 )
-from pipeline_lib.environments.modules.problems.design import EARLY, LATE, TOP, Design
-from pipeline_lib.environments.modules.problems.generated import design_of, make_problem
-from pipeline_lib.environments.modules.problems.problem import SINGLE
+from pipeline_lib.environments.modules.problem import SINGLE
 from pipeline_lib.environments.modules.program import join_single
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ModulesSettings as Settings

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.modules.problems.design import TOP, Design, draw_design, graph
-from pipeline_lib.environments.modules.problems.generated import design_of, observations
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.generated import TOP, Design, design_of, draw_design, graph, observations
+from pipeline_lib.environments.modules.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import below
 from pipeline_lib.environments.modules.settings import GeneratedModules
 from pipeline_lib.problems.splitting import split_of

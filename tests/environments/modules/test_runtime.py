@@ -7,8 +7,8 @@ import pytest
 
 from pipeline_lib.environments.modules.audit import memorised, whole
 from pipeline_lib.environments.modules.demonstrations import demonstrate
-from pipeline_lib.environments.modules.problems.design import TOP
-from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.generated import TOP
+from pipeline_lib.environments.modules.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import below, join_single, split_single, top_level, unfenced
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ModulesSettings as Settings

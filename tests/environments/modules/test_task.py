@@ -10,8 +10,8 @@ from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.modules.demonstrations import MISTAKES, WAYS, demonstrate
-from pipeline_lib.environments.modules.problems.generated import design_of
-from pipeline_lib.environments.modules.problems.problem import SINGLE
+from pipeline_lib.environments.modules.generated import design_of
+from pipeline_lib.environments.modules.problem import SINGLE
 from pipeline_lib.environments.modules.program import join_single
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ModulesSettings as Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.planning.demonstrations import demonstrate
 from pipeline_lib.environments.planning.problem import PlanningProblem
 from pipeline_lib.environments.planning.runtime import PlanningEnvironment

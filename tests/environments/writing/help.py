@@ -4,12 +4,11 @@ import random
 from functools import cache
 
 from pipeline_lib.environment_api.reward import total
-from pipeline_lib.environments.writing.problems.generated import draw_abstract, draw_post
-from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.world import WORLDS, World
+from pipeline_lib.environments.writing.problem import WritingProblem
 from pipeline_lib.environments.writing.reading import read
 from pipeline_lib.environments.writing.rewards import SoundReward, Work
 from pipeline_lib.environments.writing.settings import SoundWritingReward
+from pipeline_lib.environments.writing.world import WORLDS, World, draw_abstract, draw_post
 
 SOUND = SoundReward(SoundWritingReward())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.environments.writing.problems.datasets import read_dataset
+from pipeline_lib.environments.writing.datasets import read_dataset
 from pipeline_lib.environments.writing.settings import PublishedTexts
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_split, prepare
@@ -95,7 +95,7 @@ def test_words_tell_true_texts_from_nonsense_lists_and_copies(post):
 def test_words_are_counted_the_same_in_every_process():
     """The order of a set differs between processes; sums of its items must not."""
     program = (
-        "from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem\n"
+        "from pipeline_lib.environments.writing.problem import Limits, WritingProblem\n"
         "from pipeline_lib.environments.writing.reading import read_by_words\n"
         "limits = Limits((1, 9), (1, 9), (1.0, 2.0))\n"
         "for length in range(8, 24):\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline_lib.environments.writing.problems.generated import generate
 from pipeline_lib.environments.writing.settings import GeneratedTexts
+from pipeline_lib.environments.writing.world import generate
 
 
 @pytest.mark.parametrize("task", ["summary", "introduction"])

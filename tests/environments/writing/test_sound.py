@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES
 from pipeline_lib.environments.writing.published import CONNECTIVES
 from pipeline_lib.environments.writing.reading import is_complete, length_share, ratio_share, split_sentences
+from pipeline_lib.environments.writing.world import OPENINGS, TENSES
 from tests.environments.writing.help import SOUND, problems, reward, work, world_of
 
 TASKS = ["summary", "introduction"]

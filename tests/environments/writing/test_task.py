@@ -7,7 +7,7 @@ import pytest
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.writing.demonstrations import FLAWS, demonstrate
-from pipeline_lib.environments.writing.problems.problem import PAIR
+from pipeline_lib.environments.writing.problem import PAIR
 from pipeline_lib.environments.writing.reading import split_sentences
 from pipeline_lib.protocols import TurnInput, make_protocol
 from pipeline_lib.settings import load_params

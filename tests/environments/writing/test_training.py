@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.policies.load import load_team

@@ -5,11 +5,10 @@ import random
 
 import pytest
 
-from pipeline_lib.environments.writing.problems.generated import generate
-from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, WORLDS, Kind, World
+from pipeline_lib.environments.writing.problem import WritingProblem
 from pipeline_lib.environments.writing.reading import lengths_fit
 from pipeline_lib.environments.writing.settings import GeneratedTexts
+from pipeline_lib.environments.writing.world import OPENINGS, TENSES, WORLDS, Kind, World, generate
 from pipeline_lib.problems.splitting import FAMILY_SHARES, split_of
 from tests.environments.writing.help import problems, world_of
 
@@ -83,7 +82,7 @@ def test_splits_share_no_family_and_the_same_settings_give_the_same_texts(task: 
 
 def test_more_texts_than_there_are_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline_lib.problems.splitting.MAX_FAILED_DRAWS", 3)
-    monkeypatch.setattr("pipeline_lib.environments.writing.problems.generated.split_of", lambda family, seed: "train")
+    monkeypatch.setattr("pipeline_lib.environments.writing.world.split_of", lambda family, seed: "train")
     with pytest.raises(ValueError, match=r"problems.sizes.validation: asked for 5, but only 0"):
         generate(GeneratedTexts(sizes={"train": 3, "validation": 5, "test": 3}))
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline_lib.environments.writing.problems.world import Fact
 from pipeline_lib.problems.content import normalised_text
 from pipeline_lib.storage import digest
+
+#: A kind of fact and its values.
+Fact = tuple[str, tuple[str, ...]]
 
 #: The writers of a pair, and the one who writes both texts.
 PAIR, SINGLE = ("first", "second"), "single"

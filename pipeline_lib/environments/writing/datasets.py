@@ -11,13 +11,14 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem
+from pipeline_lib.environments.writing.problem import Limits, WritingProblem
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Fields, Row, published_problems, text_field
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import PublishedTexts
+
 
 #: Hub id, field and task of each dataset as published.
 HUB = {

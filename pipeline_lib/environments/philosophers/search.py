@@ -18,12 +18,10 @@ import numpy.typing as npt
 
 from pipeline_lib.audit.result import Check, Status, best_policy, form
 from pipeline_lib.environments.philosophers.optimum import most_meals
-from pipeline_lib.environments.philosophers.play import play
-from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.rewards import Reward, Summary, summarise
+from pipeline_lib.environments.philosophers.runtime import best_meals, lay_table
 from pipeline_lib.environments.philosophers.scenarios import dpbench, make_graph
-from pipeline_lib.environments.philosophers.scripted import all_tables, play_teams, script
-from pipeline_lib.environments.philosophers.state import best_meals, lay_table
-from pipeline_lib.environments.philosophers.summary import Summary, summarise
+from pipeline_lib.environments.philosophers.scripted import all_tables, play, play_teams, script
 from pipeline_lib.environments.philosophers.table import Table, make_table
 from pipeline_lib.environments.philosophers.table import step as trained_step
 

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.audit.result import DOUBTFUL, UNDONE, UNSEEN, Check, Status
-from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.rewards import Reward, Summary
+from pipeline_lib.environments.philosophers.runtime import best_meals
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
-from pipeline_lib.environments.philosophers.state import best_meals
-from pipeline_lib.environments.philosophers.summary import Summary
 from pipeline_lib.environments.philosophers.table import Counts
 
 Floats = npt.NDArray[np.float64]

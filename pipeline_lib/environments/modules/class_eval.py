@@ -12,13 +12,14 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.modules.problems.design import LOWER, TOP
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.generated import LOWER, TOP
+from pipeline_lib.environments.modules.problem import SINGLE, ModulesProblem
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Row, list_field, published_problems, python_field, text_field
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ClassProblems
+
 
 HUB = "FudanSELab/ClassEval"
 

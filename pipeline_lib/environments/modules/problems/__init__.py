@@ -1,1 +1,0 @@
-"""Problems whose solution has several parts with tests for each part and for the whole."""

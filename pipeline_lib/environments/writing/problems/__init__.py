@@ -1,1 +1,0 @@
-"""The source texts: a generated world with known facts, and published datasets."""
