@@ -244,10 +244,6 @@ class TextTask(Task):
         """Return why a protocol makes no sense in a single turn."""
         return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
 
-    def metrics(self) -> Mapping[str, Metric]:
-        """Return the metrics by name."""
-        return self.measures
-
     def audit(self) -> Any:
         """Return the examiner that plays the scripted teams."""
         return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

@@ -196,13 +196,21 @@ class StepsExaminer(ScriptedExaminer):
 
 # ---- The task: what the chain asks for.
 
+METRICS = {
+    "tests_passed": Metric("hidden tests passed", "share of the hidden tests that pass", share=True),
+    "all_passed": Metric("all tests passed", "the program passes every hidden test", share=True, solves=True),
+    "defined": behaviour("functions defined", "share of the two functions that are defined"),
+}
+
 
 class TwoSteps(TeamTask):
     """Two agents write a step of one computation each; `TeamTask` has the form for a single agent."""
 
     settings = StepsSettings
     problems = (StepsProblems,)
+    measures = METRICS
     primary = "tests_passed"
+    examiner = StepsExaminer
 
     def make_problems(self, settings: StepsProblems) -> Mapping[str, Sequence[Steps]]:
         rng = random.Random(digest(["steps", settings.seed]))
@@ -232,13 +240,3 @@ class TwoSteps(TeamTask):
 
     def make(self, settings: StepsSettings, executor: Callable[[], Executor]) -> StepsEnvironment:
         return StepsEnvironment(settings, executor)
-
-    def metrics(self) -> Mapping[str, Metric]:
-        return {
-            "tests_passed": Metric("hidden tests passed", "share of the hidden tests that pass", share=True),
-            "all_passed": Metric("all tests passed", "the program passes every hidden test", share=True, solves=True),
-            "defined": behaviour("functions defined", "share of the two functions that are defined"),
-        }
-
-    def audit(self) -> StepsExaminer:
-        return StepsExaminer()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ class Task(ABC):
     settings: ClassVar[type[BaseModel]]
     #: Models of the ``problems`` section, distinguished by the literal of their key ``kind``; the first is the default.
     problems: ClassVar[tuple[type[BaseModel], ...]]
+    problem: ClassVar[Any]  #: class of a problem, whose ``from_json`` rebuilds it, unless `read_problem` does
+    measures: ClassVar[Metrics]  #: the metrics of outcomes, in the order in which they are shown
     primary: ClassVar[str]  #: the primary metric, unless settings name another one
+    examiner: ClassVar[type[Any]]  #: examines its rewards, an `Examiner` (`pipeline_lib.audit.examiner`)
+    #: By kind of the reward, what its terms mean, each a clause without a capital and a full stop.
+    meanings: ClassVar[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
     #: Limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     #: In environments with the setting ``turns``, every turn is an attempt at the same thing, as `Environment.retries`
@@ -96,9 +102,10 @@ class Task(ABC):
             ValueError: some cannot be used; the message names them and says what to do.
         """
 
-    @abstractmethod
     def read_problem(self, row: Mapping[str, Any]) -> Problem:
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
+        read: Problem = self.problem.from_json(row)
+        return read
 
     def parse_problem(self, text: str) -> Problem:
         """Return the problem that a user typed, in the usual notation of this environment.
@@ -230,8 +237,8 @@ class Task(ABC):
         return []
 
     def terms(self, settings: Any) -> Mapping[str, str]:
-        """Return what the reward's terms mean, each a clause without a capital and a full stop; empty if unknown."""
-        return {}
+        """Return what the reward's terms mean, as `meanings` says; empty if unknown."""
+        return self.meanings.get(getattr(getattr(settings, "reward", None), "kind", ""), {})
 
     def team_terms(self, settings: Any) -> Sequence[str]:
         """Return the terms that the reward pays to a team and never to the single agent's form."""
@@ -241,13 +248,13 @@ class Task(ABC):
         """Return the ways to work together that outcomes may name (`details["schemes"]`), and what each means."""
         return {}
 
-    @abstractmethod
     def metrics(self) -> Metrics:
-        """Return the metrics of outcomes, in the order in which they are shown."""
+        """Return the metrics of outcomes."""
+        return self.measures
 
-    @abstractmethod
     def audit(self) -> Any:
-        """Return the examiner of this environment's rewards (`pipeline_lib.audit.examiner.Examiner`)."""
+        """Return the examiner of this environment's rewards."""
+        return self.examiner()
 
     def reward_code(self, settings: Any) -> str:
         """Return the location of the reward's code, ``package.module:Class``; an edit there requires a new audit."""

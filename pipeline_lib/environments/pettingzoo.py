@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome
-from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Demonstration, TeamTask, check_steps
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.settings.base import CodeName, Section
@@ -369,12 +369,21 @@ def _repeated(environment: ZooGame, problem: Start, move: Sequence[int]) -> floa
     return state.earned
 
 
+METRICS = {
+    "game_score": Metric("score", "reward of the episode, from 0 (least) to 1 (greatest)", share=True),
+    "unreadable_actions": behaviour("unreadable actions", "share of the actions that are none", better="lower"),
+    "turns_played": behaviour("turns played", "as a share of the most"),
+}
+
+
 class PettingZooTask(TeamTask):
     """A team, or one agent for all of them, plays a game."""
 
     settings = PettingZooSettings
     problems = (PettingZooProblems,)
+    measures = METRICS
     primary = "game_score"
+    examiner = ZooExaminer
     packages = ("pettingzoo",)
     guards = ({"metric": "unreadable_actions", "better": "lower", "slack": 0.05},)
     retries = False
@@ -432,16 +441,6 @@ class PettingZooTask(TeamTask):
 
     def terms(self, settings: PettingZooSettings) -> Mapping[str, str]:
         return {"game": "the mean of what the game pays its agents"}
-
-    def metrics(self) -> Metrics:
-        return {
-            "game_score": Metric("score", "reward of the episode, from 0 (least) to 1 (greatest)", share=True),
-            "unreadable_actions": behaviour("unreadable actions", "share of the actions that are none", better="lower"),
-            "turns_played": behaviour("turns played", "as a share of the most"),
-        }
-
-    def audit(self) -> ZooExaminer:
-        return ZooExaminer()
 
 
 def _random_play(problem: Start, rng: Random, turns: int) -> list[tuple[str, str]]:

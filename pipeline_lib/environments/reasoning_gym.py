@@ -24,7 +24,7 @@ from pydantic import Field
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environment_api.environment import Check, Environment, Exhibit, Outcome, Part
-from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Demonstration, Task, check_steps
 from pipeline_lib.problems.content import ProblemsError, normalised_text
 from pipeline_lib.settings.base import Section
@@ -356,12 +356,22 @@ class ReasoningExaminer(ScriptedExaminer):
         }
 
 
+METRICS = {
+    "question_solved": Metric("questions solved", "the answer gets the full score", share=True, solves=True),
+    "question_score": Metric("score", "what reasoning-gym gives the answer", share=True),
+    "note_words": Metric("words of a note", "mean over the readers", low=0.0, high=float(MOST_WORDS), behaviour=True),
+    "silent_readers": behaviour("silent readers", "share of the readers whose note is empty", better="lower"),
+}
+
+
 class ReasoningGymTask(Task):
     """A team, or one agent, answers questions of a dataset of reasoning-gym."""
 
     settings = ReasoningGymSettings
     problems = (ReasoningGymProblems,)
+    measures = METRICS
     primary = "question_solved"
+    examiner = ReasoningExaminer
     chosen_by = "answer"
     packages = ("reasoning_gym",)
 
@@ -445,19 +455,6 @@ class ReasoningGymTask(Task):
 
     def terms(self, settings: ReasoningGymSettings) -> Mapping[str, str]:
         return {"answer": f"1 for a right answer{', less for a partly right one' if settings.partial else ''}"}
-
-    def metrics(self) -> Metrics:
-        return {
-            "question_solved": Metric("questions solved", "the answer gets the full score", share=True, solves=True),
-            "question_score": Metric("score", "what reasoning-gym gives the answer", share=True),
-            "note_words": Metric(
-                "words of a note", "mean over the readers", low=0.0, high=float(MOST_WORDS), behaviour=True
-            ),
-            "silent_readers": behaviour("silent readers", "share of the readers whose note is empty", better="lower"),
-        }
-
-    def audit(self) -> ReasoningExaminer:
-        return ReasoningExaminer()
 
 
 def _shown(question: Question, agents: int) -> list[Demonstration]:

@@ -19,7 +19,6 @@ from pipeline_lib.environments.coding.settings import ANALYSERS, CodingSettings,
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.sandbox import Executor
 
@@ -120,7 +119,11 @@ class CodingTask(TeamTask):
 
     settings = CodingSettings
     problems = (GeneratedProblems, DatasetProblems)
+    problem = CodingProblem
+    measures = METRICS
     primary = "tests_passed"
+    examiner = CodingExaminer
+    meanings = TERMS
     chosen_by = "visible"
     rewarded_in = "pipeline_lib.environments.coding.rewards:Reward"
     guards = ({"metric": "syntax", "better": "higher", "slack": 0.05},)
@@ -134,9 +137,6 @@ class CodingTask(TeamTask):
         if problems[0].source == "generated":  # their tests come from running their solutions
             return
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.reference}, executor)
-
-    def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
-        return CodingProblem.from_json(row)
 
     def parse_problem(self, text: str) -> CodingProblem:
         """Read a function with its docstring, and asserts below it."""
@@ -217,17 +217,8 @@ class CodingTask(TeamTask):
                 "environment.reward.contract to 0, or problems.kind to generated"
             )
 
-    def terms(self, settings: CodingSettings) -> Mapping[str, str]:
-        return TERMS.get(settings.reward.kind, {})
-
     def team_terms(self, settings: CodingSettings) -> Sequence[str]:
         return OF_TEAMS.get(settings.reward.kind, ()) if settings.team == "pair" else ()
 
     def schemes(self) -> Mapping[str, str]:
         return SCHEMES
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return CodingExaminer()

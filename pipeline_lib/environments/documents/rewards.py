@@ -12,13 +12,16 @@ from pipeline_lib.environments.documents.reading import Answer
 if TYPE_CHECKING:
     from pipeline_lib.environments.documents.settings import DocumentsReward, SoundDocumentsReward
 
+#: Of each built-in reward.
 TERMS = {
-    "answer": "the answer is right",
-    "support": "facts that are named and prove the answer, as a share of all that are named or needed",
-    "wrong": "taken for a wrong answer",
-    "made_up": "taken for named facts that the asker has not read",
-    "tokens": "the price of the messages",
-    "turns": "the price of the turns",
+    "sound": {
+        "answer": "the answer is right",
+        "support": "facts that are named and prove the answer, as a share of all that are named or needed",
+        "wrong": "taken for a wrong answer",
+        "made_up": "taken for named facts that the asker has not read",
+        "tokens": "the price of the messages",
+        "turns": "the price of the turns",
+    }
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environment_kit.dialogue import talk_metrics
 from pipeline_lib.environments.documents.audit import DocumentsExaminer
@@ -70,7 +70,12 @@ class DocumentsTask(Task):
 
     settings = DocumentsSettings
     problems = (GeneratedWorlds, PublishedDocuments)
+    problem = DocumentsProblem
+    measures = METRICS
     primary = "proven"
+    examiner = DocumentsExaminer
+    meanings = TERMS
+    demonstrate = staticmethod(demonstrate)
     chosen_by = "answer"
     rewarded_in = "pipeline_lib.environments.documents.runtime:DocumentsEnvironment"  # it depends on how texts are read
     guards = ({"metric": "answered", "better": "higher", "slack": 0.1},)
@@ -80,9 +85,6 @@ class DocumentsTask(Task):
             return generate(settings)
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
-    def read_problem(self, row: Mapping[str, Any]) -> DocumentsProblem:
-        return DocumentsProblem.from_json(row)
-
     def prompts(self, problems: Sequence[DocumentsProblem]) -> list[str]:
         found = []
         for team in ("team", SINGLE):
@@ -91,11 +93,6 @@ class DocumentsTask(Task):
                 state = environment.start(problem)
                 found += [environment.observe(state, agent) for agent in range(len(environment.agents(problem)))]
         return found
-
-    def demonstrate(
-        self, problems: Sequence[DocumentsProblem], count: int, mistakes: float, seed: int
-    ) -> Sequence[Demonstration]:
-        return demonstrate(problems, count, mistakes, seed)
 
     def has_later_turns(self, params: Any) -> bool:
         tools = getattr(params.environment, "tools", None)  # identities also ask about settings of another kind
@@ -137,12 +134,3 @@ class DocumentsTask(Task):
                 f"environment.tools.calls ({tools.calls}) is fewer than the facts that may have to be looked up for an "
                 f"answer; set it to {hops}, or problems.hops to at most {tools.calls}"
             )
-
-    def terms(self, settings: DocumentsSettings) -> Mapping[str, str]:
-        return TERMS if settings.reward.kind == "sound" else {}
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return DocumentsExaminer()

@@ -16,10 +16,13 @@ from pipeline_lib.environments.modules.program import Form
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ModulesReward, SoundModulesReward
 
+#: Of each built-in reward.
 TERMS = {
-    "form": "the share of the parts that parse and define what they must",
-    "unit": "the share of a part's hidden tests that it passes among right parts, mean over the parts",
-    "system": "the share of the hidden tests of the whole program that it passes",
+    "sound": {
+        "form": "the share of the parts that parse and define what they must",
+        "unit": "the share of a part's hidden tests that it passes among right parts, mean over the parts",
+        "system": "the share of the hidden tests of the whole program that it passes",
+    }
 }
 
 

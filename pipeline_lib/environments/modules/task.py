@@ -25,7 +25,6 @@ from pipeline_lib.environments.modules.settings import ClassProblems, GeneratedM
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.sandbox import Executor
 
@@ -80,7 +79,12 @@ class ModulesTask(TeamTask):
 
     settings = ModulesSettings
     problems = (GeneratedModules, ClassProblems)
+    problem = ModulesProblem
+    measures = METRICS
     primary = "system_passed"
+    examiner = ModulesExaminer
+    meanings = TERMS
+    demonstrate = staticmethod(demonstrate)
     rewards_agents = True
     retries = False  # one turn, or the lead's and the workers'
     rewarded_in = "pipeline_lib.environments.modules.runtime:ModulesEnvironment"  # it depends on what is run
@@ -96,20 +100,12 @@ class ModulesTask(TeamTask):
             return
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.references}, executor)
 
-    def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
-        return ModulesProblem.from_json(row)
-
     def without_code(self, problem: ModulesProblem) -> ModulesProblem:
         """Leave out the tests, which run where they are trusted; without them nothing is run, the prelude neither."""
         return replace(problem, unit_tests={}, system_tests="")
 
     def prompts(self, problems: Sequence[ModulesProblem]) -> list[str]:
         return [text for problem in problems for text in problem.observations.values()]
-
-    def demonstrate(
-        self, problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
-    ) -> Sequence[Demonstration]:
-        return demonstrate(problems, count, mistakes, seed)
 
     def demonstrate_later(
         self,
@@ -166,15 +162,6 @@ class ModulesTask(TeamTask):
             )
         if params.problems.kind == "module_graphs":
             check_steps(params)
-
-    def terms(self, settings: ModulesSettings) -> Mapping[str, str]:
-        return TERMS if settings.reward.kind == "sound" else {}
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return ModulesExaminer()
 
 
 def _orchestrated(params: Any) -> bool:

@@ -25,26 +25,18 @@ from pipeline_lib.storage import digest
 OWN_SLIPS = 0.8
 
 
-def demonstrate_philosophers(
-    scenarios: Sequence[Scenario], count: int, mistakes: float, seed: int
-) -> list[Demonstration]:
-    """Return ``count`` demonstrations; the same arguments give the same list.
-
-    Args:
-        scenarios: training scenarios.
-        count: how many.
-        mistakes: share in [0, 1) of random actions.
-        seed: fixes every draw.
+def demonstrate(problems: Sequence[Scenario], count: int, mistakes: float, seed: int) -> list[Demonstration]:
+    """Return demonstrations, as `Task.demonstrate`; ``mistakes`` is the share of random actions.
 
     Raises:
         ValueError: there are no scenarios.
     """
-    if not scenarios:
+    if not problems:
         raise ValueError("there are no scenarios to demonstrate")
     rng = np.random.default_rng(int(digest(["philosophers", seed])[:15], 16))
     demonstrations: list[Demonstration] = []
     while len(demonstrations) < count:
-        for batch in lay_batches(scenarios, sequential=False):
+        for batch in lay_batches(problems, sequential=False):
             table = batch.table
             slips = np.array([s.labels or range(s.philosophers) for s in batch.scenarios]).T % 4  # (N, B)
             while not table.done.all():

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.environments.philosophers.audit import PhilosophersExaminer
-from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
+from pipeline_lib.environments.philosophers.demonstrations import demonstrate
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
 from pipeline_lib.environments.philosophers.settings import HORIZONS, SEATS, PhilosophersSettings, ScenarioProblems
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.metrics import Metrics
-    from pipeline_lib.environment_api.task import Demonstration
+    pass
 
 METRICS = {
     "meals_share": Metric(
@@ -93,6 +92,7 @@ TERMS = {
     "efficiency_vacuous": "meals per fork taken, which is 1 where nobody takes any",
     "clip": "what the limits of the reward take away or add",
 }
+MEANINGS = {"sound": TERMS, "terms": TERMS}
 
 
 class PhilosophersTask(Task):
@@ -100,7 +100,12 @@ class PhilosophersTask(Task):
 
     settings = PhilosophersSettings
     problems = (ScenarioProblems,)
+    problem = Scenario
+    measures = METRICS
     primary = "meals_share"
+    examiner = PhilosophersExaminer
+    meanings = MEANINGS
+    demonstrate = staticmethod(demonstrate)
     rewards_agents = True
     rewarded_in = "pipeline_lib.environments.philosophers.rewards:Reward"
     guards = (
@@ -111,14 +116,6 @@ class PhilosophersTask(Task):
 
     def make_problems(self, settings: ScenarioProblems) -> Mapping[str, Sequence[Scenario]]:
         return {split: scenarios for split, scenarios in generate_scenarios(settings).items() if scenarios}
-
-    def read_problem(self, row: Mapping[str, Any]) -> Scenario:
-        return Scenario.from_json(row)
-
-    def demonstrate(
-        self, problems: Sequence[Scenario], count: int, mistakes: float, seed: int
-    ) -> Sequence[Demonstration]:
-        return demonstrate_philosophers(problems, count, mistakes, seed)
 
     def make(self, settings: PhilosophersSettings, executor: Callable[[], Any]) -> PhilosophersEnvironment:
         return PhilosophersEnvironment(settings)
@@ -157,12 +154,3 @@ class PhilosophersTask(Task):
     def unreadable(self, params: Any) -> str:
         prompt = params.environment.prompt
         return "" if prompt == "compact" else f"those of the philosophers have the prompt compact, not {prompt}"
-
-    def terms(self, settings: PhilosophersSettings) -> Mapping[str, str]:
-        return TERMS if settings.reward.kind != "custom" else {}
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return PhilosophersExaminer()

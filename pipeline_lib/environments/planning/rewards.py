@@ -11,11 +11,14 @@ from pipeline_lib.environment_api.reward import custom_reward
 if TYPE_CHECKING:
     from pipeline_lib.environments.planning.settings import PlanningReward, SoundPlanningReward
 
+#: Of each built-in reward.
 TERMS = {
-    "plan": "an agreed plan satisfies every constraint",
-    "constraints": "share of the constraints that an agreed plan satisfies",
-    "tokens": "the price of the messages",
-    "turns": "the price of the turns",
+    "sound": {
+        "plan": "an agreed plan satisfies every constraint",
+        "constraints": "share of the constraints that an agreed plan satisfies",
+        "tokens": "the price of the messages",
+        "turns": "the price of the turns",
+    }
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
+from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environment_kit.dialogue import talk_metrics
 from pipeline_lib.environments.planning.audit import PlanningExaminer
@@ -16,7 +16,7 @@ from pipeline_lib.environments.planning.runtime import PlanningEnvironment
 from pipeline_lib.environments.planning.settings import MOST_TOKENS, MOST_TURNS, AppointmentProblems, PlanningSettings
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.task import Demonstration
+    pass
 
 METRICS = {
     "satisfied": Metric(
@@ -47,16 +47,18 @@ class PlanningTask(Task):
 
     settings = PlanningSettings
     problems = (AppointmentProblems,)
+    problem = PlanningProblem
+    measures = METRICS
     primary = "satisfied"
+    examiner = PlanningExaminer
+    meanings = TERMS
+    demonstrate = staticmethod(demonstrate)
     chosen_by = "answer"
     rewarded_in = "pipeline_lib.environments.planning.runtime:PlanningEnvironment"  # it depends on how texts are read
     guards = ({"metric": "agreed", "better": "higher", "slack": 0.1},)
 
     def make_problems(self, settings: AppointmentProblems) -> Mapping[str, Sequence[PlanningProblem]]:
         return generate(settings)
-
-    def read_problem(self, row: Mapping[str, Any]) -> PlanningProblem:
-        return PlanningProblem.from_json(row)
 
     def prompts(self, problems: Sequence[PlanningProblem]) -> list[str]:
         return [
@@ -65,11 +67,6 @@ class PlanningTask(Task):
             for problem in problems
             for agent in range(len(environment.agents(problem)))
         ]
-
-    def demonstrate(
-        self, problems: Sequence[PlanningProblem], count: int, mistakes: float, seed: int
-    ) -> Sequence[Demonstration]:
-        return demonstrate(problems, count, mistakes, seed)
 
     def make(self, settings: PlanningSettings, executor: Callable[[], Any]) -> PlanningEnvironment:
         return PlanningEnvironment(settings)
@@ -88,12 +85,3 @@ class PlanningTask(Task):
 
     def check(self, params: Any) -> None:
         check_steps(params)
-
-    def terms(self, settings: PlanningSettings) -> Mapping[str, str]:
-        return TERMS if settings.reward.kind == "sound" else {}
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return PlanningExaminer()

@@ -20,8 +20,6 @@ from pipeline_lib.report.style import BLUE, GREY, INK, Figure, Table, figure, wr
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from pipeline_lib.environment_api.metrics import Metrics
-    from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.report.data import ReportData
 
 METRICS = {
@@ -149,7 +147,12 @@ class WritingTask(TeamTask):
 
     settings = WritingSettings
     problems = (GeneratedTexts, PublishedTexts)
+    problem = WritingProblem
+    measures = METRICS
     primary = "coverage"
+    examiner = WritingExaminer
+    meanings = TERMS
+    demonstrate = staticmethod(demonstrate)
     rewarded_in = "pipeline_lib.environments.writing.runtime:WritingEnvironment"  # it depends on how texts are read
     guards = (
         {"metric": "inventions", "better": "lower", "slack": 0.05},
@@ -162,16 +165,8 @@ class WritingTask(TeamTask):
             return generate(settings)
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
-    def read_problem(self, row: Mapping[str, Any]) -> WritingProblem:
-        return WritingProblem.from_json(row)
-
     def prompts(self, problems: Sequence[WritingProblem]) -> list[str]:
         return [text for problem in problems for text in problem.observations.values()]
-
-    def demonstrate(
-        self, problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
-    ) -> Sequence[Demonstration]:
-        return demonstrate(problems, count, mistakes, seed)
 
     def make(self, settings: WritingSettings, executor: Callable[[], Any]) -> WritingEnvironment:
         return WritingEnvironment(settings)
@@ -182,15 +177,6 @@ class WritingTask(TeamTask):
     def check(self, params: Any) -> None:
         if params.problems.kind == "world":
             check_steps(params)
-
-    def terms(self, settings: WritingSettings) -> Mapping[str, str]:
-        return TERMS.get(settings.reward.kind, {})
-
-    def metrics(self) -> Metrics:
-        return METRICS
-
-    def audit(self) -> Any:
-        return WritingExaminer()
 
     def figures(self, data: Any) -> Sequence[Any]:
         return texts(data)
