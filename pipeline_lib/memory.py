@@ -29,7 +29,7 @@ WARM_START_TOKENS = 1024
 SMALL_MODEL = 8_000_000
 
 #: By how much a process that trains a large model may grow before it gives freed memory back.
-HELD_AT_MOST = 256 * 2**20
+HELD_AT_MOST = 128 * 2**20
 
 _GROUPS = Path("/sys/fs/cgroup")
 #: By name of the hierarchy in /proc/self/cgroup: its folder, and the files with limit and use.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,45 @@ class BaseKernels(PlainKernels):
     linear_add = OneDnnKernels.linear_add
 
 
+class WithThreads(Kernels):
+    """Other kernels; while `only` holds, their matrix products have all threads, and everything else has one."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.fold, self.by_column, self.compiles = kernels.fold, kernels.by_column, kernels.compiles
+        self._kernels = kernels
+        self._threads = 0
+
+    @contextlib.contextmanager
+    def only(self) -> Iterator[None]:
+        """Give the present number of threads to matrix products only."""
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(self._threads)
+            self._threads = 0
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+        if not self._threads:
+            return self._kernels.linear(x, weight, bias)
+        torch.set_num_threads(self._threads)
+        product = self._kernels.linear(x, weight, bias)
+        torch.set_num_threads(1)
+        return product
+
+    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+        """Return ``residual + x @ weight.T + bias``."""
+        if not self._threads:
+            return self._kernels.linear_add(x, weight, bias, residual)
+        return self.linear(x, weight, bias).add_(residual)
+
+    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Divide by the root mean square and multiply by ``weight``."""
+        return self._kernels.normed(x, weight)
+
+
 def base_kernels(device: torch.device, dtype: torch.dtype, eps: float) -> Kernels:
     """Return the fastest kernels for weights that a trained model also uses."""
     if device.type == "cpu" and dtype == torch.float32 and torch.backends.mkldnn.is_available() and not on_intel():
@@ -178,16 +218,23 @@ def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:
         out.copy_(torch.view_as_real(rotated).flatten(-2))
 
 
-def rotate_halves(heads: Tensor, rotations: Tensor, out: Tensor) -> None:
+def halves(rotations: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines, and sines with their signs, of `rotate_halves` for the rotations of `rotate`."""
+    cosines, sines = rotations.real, rotations.imag
+    return torch.cat([cosines, cosines], -1), torch.cat([-sines, sines], -1)
+
+
+def rotate_halves(heads: Tensor, cosines: Tensor, sines: Tensor, out: Tensor) -> None:
     """Apply rotary position embeddings to number i and number i + size / 2 of the last dimension (Llama's layout).
 
     Args:
-        heads, rotations, out: see `rotate`.
+        heads: ``[tokens, heads, head size]``.
+        cosines, sines: ``[tokens, 1, head size]`` float32, see `halves`.
+        out: result, shaped like ``heads`` (may be ``heads`` itself).
     """
-    half = heads.shape[-1] // 2
-    turned = torch.complex(heads[..., :half].float(), heads[..., half:].float()) * rotations
-    out[..., :half].copy_(turned.real)
-    out[..., half:].copy_(turned.imag)
+    numbers = heads.float()
+    turned = numbers * cosines
+    out.copy_(turned.addcmul_(numbers.roll(heads.shape[-1] // 2, -1), sines))
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

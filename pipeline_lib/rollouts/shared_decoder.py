@@ -5,10 +5,14 @@ needs no copy of the base.  Adapters (LoRA, arXiv 2106.09685) stay apart: each r
 ``W x``.  The ``A`` of all agents are one matrix, and so are the ``B``; a mask keeps each row to its own agent.
 
 A product of ``B A`` and the base would be a second base for each agent.
+
+On a CPU, a step of few rows consists of products with the base, which read all its weights, and of many times as many
+small operations, for which it takes longer to wake other threads than to do the work.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +23,7 @@ from torch.nn import functional
 from pipeline_lib.memory import SMALL_MODEL
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
-from pipeline_lib.rollouts.kernels import base_kernels, rotate_halves
+from pipeline_lib.rollouts.kernels import WithThreads, base_kernels, halves, rotate_halves
 from pipeline_lib.rollouts.plain_weights import plain_model
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
@@ -35,6 +39,8 @@ MATRICES = {
     "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
     "down": ("mlp.down_proj",),
 }
+#: A step on a CPU that reads fewer numbers than this from a layer's cache uses threads for products with the base only.
+SMALL_STEP = 2**21
 
 
 def base_key(policy: Policy) -> int | None:
@@ -67,14 +73,17 @@ class SharedDecoder(FusedDecoder):
         """
         plain = plain_model(policies[0])
         super().__init__(plain, plain.get_input_embeddings().weight.dtype, graphs)
-        self._kernels = base_kernels(self.device, self.dtype, self.shape.eps)
+        self._products = WithThreads(base_kernels(self.device, self.dtype, self.shape.eps))
+        self._kernels = self._products
         self._layers = list(plain.model.layers)
         self._weights = _lay_out(plain, self._layers, self.shape)
+        self._alone = len(policies) == 1
         self._deltas: list[dict[str, _Delta]] = []
         #: By matrix, ``[columns]``: the policy that each column of the adapters belongs to.
         self._column_owners: dict[str, Tensor] = {}
         self._make_deltas(policies)
         self._owners = torch.zeros(0, dtype=torch.int64, device=self.device)  # of the slots
+        #: By matrix, ``[rows, columns]``: the columns that count for each row; without entries all do.
         self._masks: dict[str, Tensor] = {}
 
     def refresh_adapter(self, number: int, policy: Policy) -> None:
@@ -115,17 +124,21 @@ class SharedDecoder(FusedDecoder):
 
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
         self._mask(self._owners[: len(ids)])
-        return super()._step(ids, where, length)
+        read = len(ids) * length * self.shape.kv_heads * self.shape.head_size
+        with self._products.only() if self.device.type == "cpu" and read < SMALL_STEP else contextlib.nullcontext():
+            return super()._step(ids, where, length)
 
     def _mask(self, owners: Tensor) -> None:
         """Set which columns count for the next rows; one owner holds for all rows."""
+        if self._alone:
+            return
         owners = owners.to(self.device)[:, None]
         self._masks = {name: (owners == columns).to(self.dtype) for name, columns in self._column_owners.items()}
 
     def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
         """Run all layers; see `FusedDecoder._forward`."""
-        ops, rotated, rotations = self._kernels, self.shape.heads + self.shape.kv_heads, rotations[:, None]
-        weights = self._loaded()
+        ops, rotated, weights = self._kernels, self.shape.heads + self.shape.kv_heads, self._loaded()
+        turns = halves(rotations[:, None])
         hidden = functional.embedding(ids, weights.embedding)
         for number, layer in enumerate(weights.layers):
             deltas = self._deltas[number]
@@ -133,7 +146,7 @@ class SharedDecoder(FusedDecoder):
             qkv = self._adapt("qkv", deltas, normed, ops.linear(normed, layer.qkv, layer.qkv_bias))
             states = qkv.view(len(ids), -1, self.shape.head_size)
             heads = states[:, :rotated]
-            rotate_halves(heads if layer.heads_norm is None else ops.normed(heads, layer.heads_norm), rotations, heads)
+            rotate_halves(heads if layer.heads_norm is None else ops.normed(heads, layer.heads_norm), *turns, heads)
             mixed = attend(number, states)
             hidden = self._adapt("out", deltas, mixed, ops.linear_add(mixed, layer.out, layer.out_bias, hidden))
             normed = ops.normed(hidden, layer.mlp_norm)
@@ -144,12 +157,14 @@ class SharedDecoder(FusedDecoder):
         return hidden
 
     def _adapt(self, matrix: str, deltas: dict[str, _Delta], x: Tensor, total: Tensor) -> Tensor:
-        """Add the adapters' share to ``total``."""
+        """Add the adapters' share to ``total``, in place."""
         delta = deltas.get(matrix)
         if delta is None:
             return total
-        reduced = functional.linear(x, delta.reduce) * self._masks[matrix]
-        return torch.addmm(total, reduced, delta.expand.t())
+        reduced = functional.linear(x, delta.reduce)
+        if self._masks:
+            reduced *= self._masks[matrix]
+        return total.addmm_(reduced, delta.expand.t())
 
     def _make_deltas(self, policies: Sequence[Policy]) -> None:
         """Allocate the adapters' matrices, and fill them."""

@@ -1,5 +1,6 @@
 """Adapters of several agents on one base: exact, in one batch, and with one base in memory."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 from pipeline_lib.policies.lora import attach, merged_state
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
+from pipeline_lib.rollouts.kernels import base_kernels
 from pipeline_lib.rollouts.plain_weights import plain_model
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -155,6 +157,37 @@ def test_own_temperatures_are_drawn_apart():
     for request, actions in zip(_requests(agents), found, strict=True):
         exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], own.of(request.policy))
         assert torch.allclose(torch.tensor(actions[0].logprobs).double(), exact.double(), atol=1e-4)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_small_step_gives_threads_to_products_with_the_base_only(fails: bool, monkeypatch: pytest.MonkeyPatch):
+    agents, engine = team(), TransformersEngine()
+    engine.load(agents)
+    kernels = type(base_kernels(torch.device("cpu"), torch.float32, eps=1e-5))
+    product, write = kernels.linear, slot_cache.SlotCache.write
+    seen: dict[str, set[int]] = {"products": set(), "the rest": set()}
+
+    def watched_product(*given):
+        seen["products"].add(torch.get_num_threads())
+        return product(*given)
+
+    def watched_write(*given):
+        seen["the rest"].add(torch.get_num_threads())
+        if fails:
+            raise RuntimeError("in the middle")
+        write(*given)
+
+    monkeypatch.setattr(kernels, "linear", watched_product)
+    monkeypatch.setattr(slot_cache.SlotCache, "write", watched_write)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(RuntimeError, match="middle") if fails else contextlib.nullcontext():
+            engine.generate(_requests(agents), SAMPLING)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {"products": {3}, "the rest": {1}}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
