@@ -15,7 +15,6 @@ import gc
 import importlib
 import os
 import runpy
-import selectors
 import signal
 import socket
 import subprocess
@@ -105,13 +104,13 @@ class ForkRequest:
         request: module, arguments, environment and working directory of the requesting process.
         descriptors: its input, output and errors, open here.
         client: the connection to it.
-        server: process id of the process that was forked.
+        parent: process id of the process that waits for its end.
     """
 
     request: Mapping[str, Any]
     descriptors: Sequence[int]
     client: socket.socket
-    server: int
+    parent: int
 
 
 def serve(path: Path) -> ForkRequest | None:
@@ -132,12 +131,8 @@ def serve(path: Path) -> ForkRequest | None:
     gc.collect()
     gc.freeze()  # the collector would otherwise touch, and so copy, every page of every fork
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    woken, wake = socket.socketpair()
-    with woken, wake, socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
-        for end in (woken, wake):
-            end.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno())
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the forks
+    with socket.socket(socket.AF_UNIX) as listener:
         unready = path.with_suffix(".new")
         unready.unlink(missing_ok=True)
         umask = os.umask(0o077)
@@ -145,17 +140,10 @@ def serve(path: Path) -> ForkRequest | None:
         os.umask(umask)
         listener.listen()
         unready.rename(path)  # who finds it can connect
-        selector.register(listener, selectors.EVENT_READ)
-        selector.register(woken, selectors.EVENT_READ)
-        clients: dict[int, socket.socket] = {}
         while True:
-            for key, _ in selector.select():
-                if key.fileobj is woken:
-                    woken.recv(4096)
-                elif fork := _fork(listener.accept()[0], clients, before):
-                    fork.request["environment"].update(theirs)
-                    return fork
-            _tell_of_the_ended(clients)
+            if fork := _fork(listener.accept()[0], before):
+                fork.request["environment"].update(theirs)
+                return fork
 
 
 def become(fork: ForkRequest) -> NoReturn:
@@ -163,7 +151,7 @@ def become(fork: ForkRequest) -> NoReturn:
 
     But for taking down the libraries module by module, which takes a second and changes nothing.
     """
-    end_with(fork.server)
+    end_with(fork.parent)
     for target, descriptor in enumerate(fork.descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
@@ -194,40 +182,41 @@ def become(fork: ForkRequest) -> NoReturn:
     os._exit(status or 0)
 
 
-def _fork(
-    client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]
-) -> ForkRequest | None:
+def _fork(client: socket.socket, environment: Mapping[str, str]) -> ForkRequest | None:
     """Fork for a request whose environment is that in which the libraries were imported; return it in the fork."""
     client.settimeout(10.0)
-    with contextlib.suppress(OSError, ValueError):
+    with client, contextlib.suppress(OSError, ValueError):
         request, descriptors = receive(client, descriptors=3)
         server = os.getpid()
-        pid = 0
         differ = differing(environment, request["environment"])
-        if not differ:
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                for number in (signal.SIGCHLD, signal.SIGTERM):
-                    signal.signal(number, signal.SIG_DFL)
-                os.setpgid(0, 0)
-                for other in clients.values():
-                    other.close()
-                client.settimeout(None)
-                return ForkRequest(request, descriptors, client, server)
-            clients[pid] = client
+        if differ:
+            send(client, {"pid": 0, "differ": ", ".join(differ)})
+        elif os.fork() == 0:
+            return _fork_and_wait(request, descriptors, client, server)
         for descriptor in descriptors:
             os.close(descriptor)
-        send(client, {"pid": pid, "differ": ", ".join(differ)})
-    if client not in clients.values():
-        client.close()
     return None
 
 
-def _tell_of_the_ended(clients: dict[int, socket.socket]) -> None:
-    while clients and (ended := os.wait4(-1, os.WNOHANG))[0]:
-        with clients.pop(ended[0]) as client, contextlib.suppress(OSError):
-            send(client, {"status": os.waitstatus_to_exitcode(ended[1]), "held": ended[2].ru_maxrss << 10})
+def _fork_and_wait(
+    request: Mapping[str, Any], descriptors: Sequence[int], client: socket.socket, server: int
+) -> ForkRequest:
+    """Return in a fork what it is to be; tell the client its number and how it ends, and end this process."""
+    with contextlib.suppress(OSError):  # no fork, or the client is gone, as the fork notices
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        end_with(server)
+        parent, pid = os.getpid(), os.fork()
+        if pid == 0:
+            os.setpgid(0, 0)
+            client.settimeout(None)
+            return ForkRequest(request, descriptors, client.dup(), parent)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        send(client, {"pid": pid})
+        _, status, used = os.wait4(pid, 0)
+        send(client, {"status": os.waitstatus_to_exitcode(status), "held": used.ru_maxrss << 10})
+    os._exit(0)
 
 
 def _remove_abandoned(folder: Path) -> None:

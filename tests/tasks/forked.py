@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 if __name__ == "__main__":
     found = {
         "pid": os.getpid(),
-        "parent": os.getppid(),
+        "parents": [process.pid for process in psutil.Process().parents()],
         "arguments": sys.argv[1:],
         "folder": str(Path.cwd()),
         "run": os.environ.get("SYMPOSIUM_RUN"),
