@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "benchmarks/results/sandbox_cost"
 ROLES = {
     "trainer": "trainer (packing, unpacking)",
-    "broker": "broker",
+    "parent": "parent of the judges",
     "judge": "judges",
     "tests": "tests and their fork servers",
     "server": "fork servers of programs",

@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -32,25 +33,26 @@ def main() -> None:
     ]
     with Executor("process", slots=2, cache=0) as executor:
         for _ in sys.stdin:
-            before = _used_s(executor.health()["broker"])
+            before = _used_s(executor.health())
             verdicts = executor.run(jobs)
-            after = _used_s(executor.health()["broker"])
+            after = _used_s(executor.health())
             assert all(verdict.fraction == 1.0 for verdict in verdicts)
             used = {name: after[name] - before[name] for name in before}
             used["program"] = sum(verdict.cpu_s for verdict in verdicts)
             print(json.dumps({name: 1000 * seconds / len(jobs) for name, seconds in used.items()}), flush=True)
 
 
-def _used_s(broker: int) -> dict[str, float]:
+def _used_s(health: dict[str, Any]) -> dict[str, float]:
     """Return the seconds that each kind of process has used so far, those of programs left out."""
-    judges = psutil.Process(broker).children()
+    parent = health.get("parent") or health["broker"]  # as earlier commits called it
+    judges = psutil.Process(parent).children()
     below = [process for judge in judges for process in judge.children(recursive=True)]
-    command = psutil.Process(broker).cmdline()
-    tests = [process for process in below if process.cmdline() == command]  # forked from the broker, like the judges
+    command = psutil.Process(parent).cmdline()
+    tests = [process for process in below if process.cmdline() == command]  # forked from judges
     servers = [process for process in below if process not in tests and process.children()]  # others are programs
     return {
         "trainer": time.process_time(),
-        "broker": _clock_s(broker),
+        "parent": _clock_s(parent),
         "judge": sum(_clock_s(judge.pid) for judge in judges),
         "tests": sum(_clock_s(process.pid) + _ended_s(process) for process in tests),
         "server": sum(_clock_s(server.pid) for server in servers),

@@ -1,7 +1,7 @@
 """A jail in a container: one per slot, long-lived, hardened, without ``exec``.
 
 The container runs the fork server as its process 1, connects back through a socket in a shared folder, and removes
-itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.  With another
+itself when the connection closes.  So it also ends when the judge, its parent or the trainer is killed.  With another
 runtime, such as gVisor, the container may have its own kernel, which cannot pass descriptors to this one.  Then every
 child gets a separate connection.
 """
@@ -112,10 +112,6 @@ class DockerJail:
             client.api.wait(self.container, condition="removed", timeout=10)
         return ""
 
-    def killed_from_outside(self) -> bool:
-        """Return True: a program cannot end a fork server that is process 1 of its container."""
-        return True
-
 
 def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
     place.unlink(missing_ok=True)
@@ -127,10 +123,10 @@ def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
 
 
 def remove_containers(mine: bool) -> None:
-    """Remove containers of brokers that are dead or, with ``mine``, of this one, whatever state they were left in.
+    """Remove containers of parents of judges that are dead or, with ``mine``, of this one, whatever their state.
 
     A daemon that stops between making a container and starting it leaves one that nothing else removes.  A daemon that
-    does not answer is ignored: the next broker removes what is left.
+    does not answer is ignored: the next one removes what is left.
     """
     with suppress(JailError), daemon() as (client, errors):
         for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):

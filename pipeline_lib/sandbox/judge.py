@@ -1,12 +1,13 @@
 """The judge: a trusted process per slot that owns two fork servers, of programs in a jail and of tests.
 
 For one job after the other it takes a process of each and lets them run: see `tests_client`.  It runs no tests itself.
-Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge and its fork servers end with
-the broker.
+Promises: every accepted job ends in exactly one answer.  The judge and its fork servers end with
+their parent.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import select
 import signal
@@ -20,7 +21,7 @@ from typing import Any
 from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.inside import confine
 from pipeline_lib.sandbox.jails import start_worker
-from pipeline_lib.sandbox.jobs import Limits, Verdict
+from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.runner import verdict_of
 from pipeline_lib.sandbox.runtime import claim_user, own_place
@@ -33,7 +34,7 @@ _ONLY_HANG_UP = 0  # `select.poll` always reports POLLHUP
 
 
 class Ended(BaseException):
-    """The broker wants this judge to end."""
+    """This judge has to end."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -44,9 +45,13 @@ def _end(number: int, frame: FrameType | None) -> None:
 def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     """Judge jobs from ``connection`` until it closes.
 
+    It says ``started`` and its process id; on every job ``verdict``, that, and whether it is final though it is a
+    timeout, or ``died``, how its workers have ended, and how much the job is to blame; at first, after ``died`` and
+    when a fork server has ended ``ready``, kind and level of its jails, or ``broken`` and why, and then it ends.
+
     Args:
-        connection: to the broker.
-        slot: number of this slot.
+        connection: to the slot.
+        slot: its number.
         config: ``jails`` in the order to try them, and the configuration of `start_worker` and `start_tests`.
     """
     confine.die_with_parent()
@@ -56,32 +61,24 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     users = claim_user(), claim_user()
     workers = _Workers(slot, config | {"user": users[0].number, "tests_user": users[1].number})
     try:
+        link.send("started", os.getpid())
+        ready = False
         while True:
-            if "lean" not in workers.programs:
+            if not ready or "lean" not in workers.programs:
                 try:
-                    workers.make_folders()
-                    lean = workers.program("lean")
-                    workers.tests_of("lean")
-                    with suppress(WorkerDied):  # `wait` notices
-                        lean.settle()
+                    link.send("ready", *workers.start())
                 except (JailError, OSError) as error:
-                    link.send({"broken": str(error)})
+                    link.send("broken", str(error))
                     return
-                link.send({"ready": lean.jail.name, "facts": lean.facts})
-            killed = workers.wait(connection)
-            if killed is not None:
-                link.send({"idle_death": killed, "ready": "lean" in workers.programs})
+                ready = True
+            if not workers.wait(connection):
                 continue
-            frame = link.receive()
-            if frame is None:
+            job = link.receive()
+            if job is None:
                 return
-            head, body = frame
-            reply = workers.judge(body)
-            if isinstance(reply, Verdict):
-                facts = {"status": reply.status.value, "final": reply.error == ENDLESS}
-                link.send({"n": head["n"], **facts}, wire.pack_verdict(reply))
-            else:
-                link.send({"n": head["n"], **reply, "ready": "lean" in workers.programs})
+            kind, *answer = workers.judge(*job)
+            link.send(kind, *answer)
+            ready = kind != "died"
             workers.renew()
     except (BrokenPipeError, ConnectionResetError, Ended):
         return
@@ -105,12 +102,17 @@ class _Workers:
         self._packages = Packages(**config["packages"])
         self._limits = Limits(**config["limits"])
 
-    def make_folders(self) -> None:
-        """Make the folders of all jails without namespaces now: later, the time would tell something."""
-        if "bare" in self.config["jails"]:
+    def start(self) -> tuple[str, str]:
+        """Start the fork servers that most jobs need; return kind and level of the jail."""
+        if "bare" in self.config["jails"]:  # make all folders now: later, the time would tell something
             for flavour in ("lean", "packages"):
                 for name in (flavour, f"{flavour}-shown", f"tests-{flavour}"):
                     own_place(Path(self.config["run_folder"]), name)
+        lean = self.program("lean")
+        self.tests_of("lean")
+        with suppress(WorkerDied):  # `wait` notices
+            lean.settle()
+        return lean.jail.name, str(lean.facts["isolation"])
 
     def program(self, name: str) -> Worker:
         if name in self.programs:
@@ -133,8 +135,8 @@ class _Workers:
             self.tests[flavour] = TestsProcess(start_tests(self.slot, self.config, flavour, bare))
         return self.tests[flavour]
 
-    def judge(self, body: bytes) -> Verdict | dict[str, Any]:
-        """Return the verdict on a packed job, or how its workers died."""
+    def judge(self, body: bytes) -> tuple[Any, ...]:
+        """Return the verdict on a packed job, or how its workers died; see `serve`."""
         planned = wire.unpack_job(body)
         job = planned.job
         limits = job.limits or self._limits
@@ -142,8 +144,6 @@ class _Workers:
         wanted = self._packages.wanted_by("\n".join((job.prelude, job.code, job.tests)))
         flavour = "packages" if wanted else "lean"
         name = flavour + ("-shown" if job.shown else "")
-        worker = self.programs.get(name)
-        before = worker.jobs if worker is not None else 0
         try:
             try:
                 worker = self.program(name)
@@ -151,27 +151,21 @@ class _Workers:
                 self._packages = Packages()
                 flavour, name = "lean", name.replace("packages", "lean")
                 worker = self.program(name)
-                before = worker.jobs
             tests = self.tests_of(flavour)
             started = time.monotonic()
             outcome = tests.run(planned, body, limits, worker)
-            return verdict_of(planned, outcome, limits, f"slot-{self.slot}", time.monotonic() - started)
-        except TestsDied as error:
-            if tests.dead:
-                self.tests.pop(flavour).server.close()
-            outside = error.outside
-            reason, refused = str(error), False
-        except (WorkerDied, JailError) as error:
+            wall_s = time.monotonic() - started
+        except (TestsDied, WorkerDied, JailError) as error:
             if flavour in self.tests and self.tests[flavour].dead:
                 self.tests.pop(flavour).server.close()
-            outside = True if worker is None else _killed(self.programs.pop(name), error)
-            reason = str(error)
-            refused = isinstance(error, JailError)
-        began = worker is not None and worker.jobs > before
-        return {"died": reason, "outside": outside, "began": began, "jail": worker is not None and not refused}
+            if not isinstance(error, TestsDied) and name in self.programs:
+                self.programs.pop(name).close()
+            return "died", str(error), error.blame if isinstance(error, TestsDied) else 0
+        verdict = verdict_of(planned, outcome, limits, f"slot-{self.slot}", wall_s)
+        return "verdict", wire.pack_verdict(verdict), verdict.error == ENDLESS
 
-    def wait(self, connection: socket.socket) -> bool | None:
-        """Wait until there is a job; return whether a fork server was killed if one ends before."""
+    def wait(self, connection: socket.socket) -> bool:
+        """Wait until there is a job; return False if a fork server, which is then removed, ends before."""
         while True:
             waiting = select.poll()
             waiting.register(connection, select.POLLIN)
@@ -184,7 +178,7 @@ class _Workers:
                 waiting.register(tests.server.control, _ONLY_HANG_UP)
             ready = dict(waiting.poll())
             if connection.fileno() in ready:
-                return None
+                return True
             number = next(number for number in found if number in ready)
             kind, flavour = found[number]
             if kind is self.programs and not ready[number] & select.POLLHUP:
@@ -192,7 +186,8 @@ class _Workers:
                     self.programs[flavour].settle()
                     continue
             ended = kind.pop(flavour)
-            return _killed_idle(ended if isinstance(ended, Worker) else ended.server)
+            (ended if isinstance(ended, Worker) else ended.server).close()
+            return False
 
     def renew(self) -> None:
         for flavour, worker in [*self.programs.items()]:
@@ -203,20 +198,3 @@ class _Workers:
         for worker in (*self.programs.values(), *(tests.server for tests in self.tests.values())):
             with suppress(OSError):
                 worker.close()
-
-
-def _killed_idle(worker: Worker) -> bool:
-    """Remove a worker that ended while it had no program; return what `_killed` does."""
-    try:
-        worker.take().close()  # the last child that it offered, or its error
-    except WorkerDied as error:
-        return _killed(worker, error)
-    return _killed(worker)
-
-
-def _killed(worker: Worker, error: BaseException | None = None) -> bool:
-    """Remove a dead worker; return whether it was killed in a way that no program can cause."""
-    known = error.outside if isinstance(error, WorkerDied) else None
-    outside = worker.jail.killed_from_outside() if known is None else known
-    worker.close()
-    return outside

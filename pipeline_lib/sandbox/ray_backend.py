@@ -1,4 +1,4 @@
-"""The same executor on a Ray cluster: one broker per node; free nodes get batches of jobs.
+"""The same executor on a Ray cluster: one sandbox per node; free nodes get batches of jobs.
 
 Promises: if a node dies, its batch runs again on another node; new nodes are used from the next call on.  Nodes need
 Python and what the sandbox needs, and get this library's code.
@@ -13,8 +13,8 @@ from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
-from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.ray_cluster import connect
+from pipeline_lib.sandbox.slots import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
 
 _TRIES = 3  # nodes that may die while they run a batch before its jobs end as infra_error

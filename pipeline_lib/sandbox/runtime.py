@@ -226,7 +226,7 @@ def make_run_folder() -> Path:
     base = Path(tempfile.gettempdir())
     for folder in base.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).rpartition("-")[0]
-        with suppress(FileNotFoundError):  # another broker may remove it at the same time
+        with suppress(FileNotFoundError):  # another process may remove it at the same time
             if not alive(owner) and folder.stat().st_uid == os.geteuid():
                 shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{identity(os.getpid())}-", dir=base))

@@ -33,13 +33,13 @@ _MOST_JOBS = 500  # of one process; one if the time of all together would be lim
 
 
 class TestsDied(Exception):
-    """The process that ran the tests has ended without an outcome; ``outside``: it was killed, and not by the judge."""
+    """The process that ran the tests, or its fork server, has ended without an outcome; ``blame``: of the job."""
 
     __test__ = False
 
-    def __init__(self, text: str, outside: bool) -> None:
+    def __init__(self, text: str, blame: int = 0) -> None:
         super().__init__(text)
-        self.outside = outside
+        self.blame = blame
 
 
 class TestsProcess:
@@ -106,8 +106,7 @@ class TestsProcess:
             return command(*values)
         except WorkerDied as error:
             self.dead = True
-            outside = self.server.jail.killed_from_outside() if error.outside is None else error.outside
-            raise TestsDied(f"the fork server of tests: {error}", outside) from None
+            raise TestsDied(f"the fork server of tests: {error}") from None
         except JailError:
             self.dead = True  # it has no process
             raise
@@ -120,7 +119,8 @@ class TestsProcess:
             cases = [("skipped", "not reached")] * planned.total
             return Outcome(cases, [("timeout", ENDLESS if usage.signal == signal.SIGXCPU else LATE)])
         how = "sent what is no outcome" if broken else f"ended (signal {usage.signal}, exit code {usage.exit_code})"
-        raise TestsDied(f"the process of the tests {how}", usage.signal == signal.SIGKILL and not usage.forced)
+        killed = usage.signal == signal.SIGKILL and not usage.forced
+        raise TestsDied(f"the process of the tests {how}", wire.KILLED if killed else wire.ITSELF)
 
 
 class _Job:
@@ -168,7 +168,7 @@ class _Job:
                 if command == "done":
                     return Outcome(*values)
                 if command == "fault":
-                    raise TestsDied(f"a fault of the process of the tests: {values[0]}", outside=False)
+                    raise TestsDied(f"a fault of the process of the tests: {values[0]}", wire.ITSELF)
                 self._answer(command, *values)
                 continue
             asked, began = min(left, _LONGEST_POLL_S), time.monotonic()
@@ -214,7 +214,7 @@ class _Job:
         elif command == "finish" and (usage := self.finish(*values)) is not None:
             answer = astuple(usage)
         elif command == "killed":
-            raise WorkerDied("the program's process was killed", outside=True)
+            raise WorkerDied("the program's process was killed")
         elif command == "waited":
             answer = (waited_for_processor(self._program.jail.host_pid),)
         else:

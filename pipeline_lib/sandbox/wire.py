@@ -1,9 +1,8 @@
 """The format of messages between trusted processes.
 
-Frames between the broker and its neighbours have a small head and a body of bytes, which a process that only forwards
-it does not read.  Frames from the process that runs tests to the judge are sealed with a key that only these two know:
-tests may write a program's bytes to a descriptor whose number the program has chosen, also to the one of this channel.
-No such bytes are a sealed frame, nor is a frame that was sent before.
+Frames from the process that runs tests to the judge are sealed with a key that only these two know: tests may write a
+program's bytes to a descriptor whose number the program has chosen, also to the one of this channel.  No such bytes are
+a sealed frame, nor is a frame that was sent before.
 """
 
 from __future__ import annotations
@@ -21,60 +20,42 @@ from pipeline_lib.sandbox.inside.values import BadValue
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.tests_source import Planned, TestPlan
 
-Head = dict[str, Any]
-READ_BYTES = 1 << 16  # more would be mapped and unmapped for every read
+#: How much a job is to blame if the process of its tests ends without an outcome: enough for a crash; if it ends
+#: itself; if it is killed, which it may have done itself, too, with a number that a program returned.
+CRASH, ITSELF, KILLED = 6, 3, 1
 
-
-def pack(head: Head, body: bytes = b"") -> bytes:
-    """Return a frame for `Frames`."""
-    return pack_value((head, body))
-
-
-class Frames:
-    """Collects bytes into frames."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[Head, bytes]]:
-        """Add ``data``; return the frames that are now complete; raises ValueError for bytes that are no frames."""
-        self._buffer += data
-        frames = []
-        # Of any length: a job with huge tests is that job's fault, and must not end the broker of all others.
-        while (frame := messages.take_frame(self._buffer, _LONGEST)) is not None:
-            try:
-                head, body = marshal.loads(frame)
-            except (EOFError, TypeError) as error:
-                raise Broken(f"not a frame: {error}") from None
-            if type(head) is not dict or type(body) is not bytes:
-                raise Broken("a frame is a dict and bytes")
-            frames.append((head, body))
-        return frames
+_READ_BYTES = 1 << 16  # more would be mapped and unmapped for every read
 
 
 class Link:
-    """A blocking connection that carries frames."""
+    """A connection between two processes that trust each other, which carries tuples.
 
-    def __init__(self, connection: socket.socket) -> None:
+    Args:
+        connection: a socket.
+        timeout_s: after which `send` and `receive` raise TimeoutError; None: they wait.
+    """
+
+    def __init__(self, connection: socket.socket, timeout_s: float | None = None) -> None:
         self.connection = connection
-        self._frames = Frames()
-        self._ready: list[tuple[Head, bytes]] = []
+        connection.settimeout(timeout_s)
+        self._buffer = bytearray()
 
-    def send(self, head: Head, body: bytes = b"") -> None:
-        """Send one frame."""
-        self.connection.sendall(pack(head, body))
+    def send(self, *parts: Any) -> None:
+        """Send a tuple of what ``marshal`` can write."""
+        self.connection.sendall(pack_value(parts))
 
-    def receive(self) -> tuple[Head, bytes] | None:
-        """Return the next frame, or None when the other side is gone."""
-        while not self._ready:
+    def receive(self) -> tuple[Any, ...] | None:
+        """Return the next tuple, or None when the other side is gone."""
+        # Of any length: a job with huge tests is that job's fault.
+        while (frame := messages.take_frame(self._buffer, _LONGEST)) is None:
             try:
-                data = self.connection.recv(READ_BYTES)
+                data = self.connection.recv(_READ_BYTES)
             except ConnectionError:
                 return None
             if not data:
                 return None
-            self._ready = self._frames.feed(data)
-        return self._ready.pop(0)
+            self._buffer += data
+        return tuple(marshal.loads(frame))
 
 
 def pack_job(planned: Planned) -> bytes:

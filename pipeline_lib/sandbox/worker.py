@@ -28,14 +28,7 @@ _PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as de
 
 
 class WorkerDied(Exception):
-    """The jail, its fork server or the program's process has died for an unknown reason, or does not answer.
-
-    ``outside``: it was killed, and no known action of a program can do that; None if not known yet.
-    """
-
-    def __init__(self, text: str, outside: bool | None = None) -> None:
-        super().__init__(text)
-        self.outside = outside
+    """The jail, its fork server or the program's process was killed, or does not answer; no program can do that."""
 
 
 class JailError(Exception):
@@ -84,10 +77,6 @@ class Jail(Protocol):
 
     def kill(self) -> str:
         """End everything in the jail and free its resources; return its error text; a second call does nothing."""
-        ...
-
-    def killed_from_outside(self) -> bool:
-        """Return whether neither the program nor the sandbox ended the jail."""
         ...
 
 
@@ -365,7 +354,3 @@ class ProcessJail:
                 folders.wipe(str(self.scratch))
                 self.scratch.rmdir()
         return text.strip()
-
-    def killed_from_outside(self) -> bool:
-        """Return True: a program cannot end its fork server, which sees neither the program nor what it writes."""
-        return True

@@ -56,7 +56,7 @@ class Killer:
         also: may kill something else instead; returns what, or None.
 
     Attributes:
-        killed: what was killed, by kind: ``broker``, ``judge``, ``jail``, and what ``also`` says.
+        killed: what was killed, by kind: ``parent``, ``judge``, ``jail``, and what ``also`` says.
     """
 
     def __init__(self, executor: Executor, also: Callable[[random.Random], str | None]) -> None:
@@ -74,11 +74,11 @@ class Killer:
                 self.killed.append(other)
                 continue
             with suppress(psutil.NoSuchProcess, KeyError, IndexError, ProcessLookupError):
-                broker = psutil.Process(self.executor.health()["broker"])
-                kind = self.chance.choices(("broker", "judge", "jail"), (1, 6, 6))[0]
-                judges = broker.children()
-                if kind == "broker":
-                    victim = broker
+                parent = psutil.Process(self.executor.health()["parent"])
+                kind = self.chance.choices(("parent", "judge", "jail"), (1, 6, 6))[0]
+                judges = parent.children()
+                if kind == "parent":
+                    victim = parent
                 elif kind == "judge":
                     victim = self.chance.choice(judges)
                 else:

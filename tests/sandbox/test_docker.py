@@ -230,13 +230,13 @@ def test_close_and_death_leave_no_container(dockerd: Daemon) -> None:
         assert {container.id for container in containers()} > before
     assert {container.id for container in containers()} <= before
     executor = Executor("docker", slots=1)
-    os.kill(executor.health()["broker"], signal.SIGKILL)
-    executor.run([GOOD])  # a new broker has removed what the old one left, or it has gone by itself
+    os.kill(executor.health()["parent"], signal.SIGKILL)
+    executor.run([GOOD])  # a new parent has removed what the old one left, or it has gone by itself
     executor.close()
     assert left(before) == set()
 
 
-def test_containers_of_dead_brokers_are_removed(dockerd: Daemon) -> None:
+def test_containers_of_dead_judges_are_removed(dockerd: Daemon) -> None:
     with daemon() as (client, _):
         orphan = client.containers.create(
             "symposium-sandbox", entrypoint=["python3"], labels={LABEL: f"{os.uname().nodename}/999999-1"}
@@ -468,7 +468,7 @@ def test_a_container_that_was_never_started_is_removed_at_the_end(dockerd: Daemo
 
 @pytest.mark.drawn("in containers", "pipeline_lib/sandbox", count=3)
 def test_chaos(dockerd: Daemon) -> None:
-    """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
+    """Kill containers, judges, jails and parents, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
     count = int(os.environ.get("SYMPOSIUM_CHAOS", "72"))
     turns = itertools.count()
 

@@ -1,9 +1,12 @@
 """The door to the sandbox: order, statuses, cases, limits, bad input."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -293,3 +296,8 @@ def check(candidate):
     with Executor("process", slots=1, limits=brief) as executor:
         (verdict,) = executor.run([Job("long", "def f(x):\n    return x + 1\n", tests, "f")])
     assert (verdict.status, verdict.passed) == (Status.TIMEOUT, 1), verdict
+
+
+def test_whoever_imports_the_sandbox_keeps_unittest_as_it_is() -> None:
+    code = "import sys, pipeline_lib.sandbox; sys.exit('unittest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0

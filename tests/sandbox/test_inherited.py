@@ -106,8 +106,8 @@ def test_an_executor_needs_no_working_folder(jail: str) -> None:
     run = _RUN.replace("slots=1", f"slots=1, jail={jail!r}")
     relative = f"import sys; sys.path[:0] = [{str(_ROOT)!r}, 'relative', '.']\n"
     assert started(relative + _GONE, run) == "passed \n"
-    new_broker = "os.kill(executor.health()['broker'], 9)\n        (verdict,)"
-    assert started("", run.replace("(verdict,)", _GONE + " " * 8 + new_broker)) == "passed \n"
+    new_parent = "os.kill(executor.health()['parent'], 9)\n        (verdict,)"
+    assert started("", run.replace("(verdict,)", _GONE + " " * 8 + new_parent)) == "passed \n"
 
 
 def test_a_temporary_folder_that_cannot_be_used_is_told() -> None:
@@ -148,11 +148,9 @@ def test_every_limit_of_a_program_is_checked(kind: str, monkeypatch: pytest.Monk
 
 _FULL = """
 import json, os, subprocess, sys
-from pipeline_lib.sandbox import Executor, Job, Status, local
+from pipeline_lib.sandbox import Executor, Job, Status, slots
 from pipeline_lib.sandbox.backend import SandboxUnavailable
-start = "from pipeline_lib.sandbox.broker import main"
-patience = "from pipeline_lib.sandbox import broker; broker._BROKEN_S = 2.0; main = broker.main"
-local._START = local._START.replace(start, patience)
+slots._BROKEN_S = 2.0
 jail, tests, writer, of_files = sys.argv[1:]
 
 def limit(options):

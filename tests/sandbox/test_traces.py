@@ -240,7 +240,7 @@ def test_programs_that_run_at_the_same_time_see_nothing_of_each_other(jail: tupl
         (before,) = other.run([observer(name)])
         for trace in ("locks", "times of devices", "memory of the machine"):
             holding = pool.submit(executor.run, [leaver(trace, hold)])
-            program = stopped_holder(lambda: [psutil.Process(executor.health()["broker"])])
+            program = stopped_holder(lambda: [psutil.Process(executor.health()["parent"])])
             try:
                 (during,) = other.run([observer(name)])
             finally:

@@ -130,33 +130,3 @@ class Program:
             self.host = objects.Host(self.space, self.entry, self.limit, self.answer)
         host: objects.Host = self.host
         return host
-
-
-def warm_up() -> None:
-    """Load and call a program before any fork, until the interpreter has specialised the bytecode for it."""
-    reader, writer = os.pipe()
-    job = {"prelude": "", "code": _WARM_UP, "entry_point": "f"}
-    for number in range(_WARM_ROUNDS):
-        space, reply = load(job | {"seed": number})
-        assert space is not None
-        messages.write(reply, writer)
-        messages.receive(reader)
-        for early in (True, False):
-            request = messages.read_request(messages.write_request(number, early, True, [[1, 2]], {}))
-            Program(space, space["f"], 1 << 10).answer(request)
-    del sys.modules[NAME]
-    os.close(reader)
-    os.close(writer)
-
-
-_WARM_ROUNDS = 64
-_WARM_UP = """
-from typing import List
-
-def f(numbers: List[int]) -> List[int]:
-    found = []
-    for number in numbers:
-        if number > 1:
-            found.append(number + 1)
-    return sorted(found)
-"""

@@ -310,7 +310,6 @@ def main() -> None:
     try:
         preload(config["preload"])
         confine_self(config)
-        child.warm_up()
         gc.collect()
         gc.disable()
         gc.freeze()

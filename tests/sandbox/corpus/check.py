@@ -69,14 +69,14 @@ def processes(executor: Executor) -> dict[int, str]:
             if tail.split()[0] != "Z":
                 parents[int(folder.name)] = int(tail.split()[1])
                 names[int(folder.name)] = head.partition("(")[2]
-    broker = executor.health()["broker"]
+    parent = executor.health()["parent"]
 
     def below(pid: int) -> bool:
-        while pid in parents and pid != broker:
+        while pid in parents and pid != parent:
             pid = parents[pid]
-        return pid == broker
+        return pid == parent
 
-    return {pid: names[pid] for pid in parents if pid != broker and below(pid)}
+    return {pid: names[pid] for pid in parents if pid != parent and below(pid)}
 
 
 def _filters(process: int | str) -> int:
