@@ -5,7 +5,7 @@ Also the ``policy`` settings of a single agent: the team's, with the changes of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Stands for the model's own message in a chat template; templates change no such text.
 _ANSWER = "ANSWER"
+#: Stands for another content of a chat template.
+_CONTENT = "CONTENT"
 #: Characters of a text that are encoded at least to cut it; half of them are more than any token has.
 _BEGINNING = 1024
 
@@ -68,16 +70,14 @@ class Policy:
         return int(most) if most else None
 
     def encode(self, observation: str) -> tuple[int, ...]:
-        """Return the token ids of a prompt, in the chat template if there is one."""
-        if self.chat:
-            turn = [{"role": "user", "content": observation}]
-            # without it, Qwen3's template allows a chain of thought, which is longer than an action
-            encoded: Any = self.tokenizer.apply_chat_template(
-                turn, add_generation_prompt=True, return_dict=True, enable_thinking=False
-            )
-        else:
-            encoded = self.tokenizer(observation)
-        return tuple(int(i) for i in encoded["input_ids"])
+        """Return the token ids of a prompt, in the chat template if there is one.
+
+        What spells a special token in it is text: other agents and data sets cannot end a message or begin one.
+        """
+        tokenizer: Any = self.tokenizer
+        if not self.chat:
+            return tuple(tokenizer(observation, split_special_tokens=True)["input_ids"])
+        return self._encode(lambda content: self._in_template([("user", content)]), observation)
 
     def encode_result(self, action: Sequence[int], result: str, most: int | None = None) -> tuple[int, ...]:
         """Return the token ids that follow an action which called a tool: the result, which the policy then continues.
@@ -89,24 +89,41 @@ class Policy:
             result: the text of the result.
             most: number of tokens that are kept of it, > 0, without those of the chat template; None keeps all.
         """
-        tokenizer: Any = self.tokenizer
         if most is not None:
             result = self._shortened(result, most)
-        if self.chat:
-            turns = [("user", "x"), ("assistant", _ANSWER), ("user", result)]
-            whole = str(
-                tokenizer.apply_chat_template(
-                    [{"role": role, "content": content} for role, content in turns],
-                    add_generation_prompt=True,
-                    tokenize=False,
-                    enable_thinking=False,
-                )
+        return self._encode(lambda content: self._after(action, content), result)
+
+    def _after(self, action: Sequence[int], result: str) -> str:
+        """Return the text that follows an action which called a tool, with the chat template's marks."""
+        if not self.chat:
+            return result
+        whole = self._in_template([("user", "x"), ("assistant", _ANSWER), ("user", result)])
+        added = whole[whole.index(_ANSWER) + len(_ANSWER) :]
+        if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
+            end, rest = str(self.tokenizer.decode([action[-1]])), added.lstrip()
+            added = rest.removeprefix(end) if rest.startswith(end) else added
+        return added
+
+    def _in_template(self, turns: Sequence[tuple[str, str]]) -> str:
+        """Return messages (role and content) in the chat template, up to where the model speaks."""
+        return str(
+            self.tokenizer.apply_chat_template(
+                [{"role": role, "content": content} for role, content in turns],
+                add_generation_prompt=True,
+                tokenize=False,
+                enable_thinking=False,  # else Qwen3's template allows a chain of thought, longer than an action
             )
-            result = whole[whole.index(_ANSWER) + len(_ANSWER) :]
-            if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
-                end, rest = str(tokenizer.decode([action[-1]])), result.lstrip()
-                result = rest.removeprefix(end) if rest.startswith(end) else result
-        return tuple(int(i) for i in tokenizer(result, add_special_tokens=False)["input_ids"])
+        )
+
+    def _encode(self, fill: Callable[[str], str], text: str) -> tuple[int, ...]:
+        """Return the token ids of ``fill(text)``; special tokens are what ``fill`` adds, and never within ``text``."""
+        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False)
+        if any(token.special and token.content in text for token in self.tokenizer.added_tokens_decoder.values()):
+            head, _, tail = fill(_CONTENT).rpartition(_CONTENT)
+            parts = [encode(head), encode(text, split_special_tokens=True), encode(tail)]
+        else:
+            parts = [encode(fill(text))]
+        return tuple(int(i) for part in parts for i in part["input_ids"])
 
     def _shortened(self, text: str, most: int) -> str:
         """Return the beginning of a text that has at most so many tokens.
@@ -114,7 +131,7 @@ class Policy:
         Of a long text only a beginning is encoded.  Its end, within a word, may be encoded in another way than in the
         whole text, so what is kept must lie in its first half: no token is as long as the second.
         """
-        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False)
+        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False, split_special_tokens=True)
         size = max(_BEGINNING, 8 * most)
         while True:
             ids = encode(text[:size])["input_ids"]
