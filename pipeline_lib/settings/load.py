@@ -56,7 +56,7 @@ def _given(value: Any, default: Any, source: Path | str, keys: tuple[str, ...]) 
         written, place = _written_default(inner), (*keys, str(key))
         if written is _UNKNOWN:
             left = _given(inner, below, source, place)
-            if left or not isinstance(inner, Mapping) or (below and not inner):
+            if left or not isinstance(inner, Mapping) or (below != {} and not inner):
                 given[key] = left
         elif written != below:
             shown = "there is no such setting" if below is _UNKNOWN else f"the default is {below!r}"

@@ -36,6 +36,7 @@ from tasks.runtime.stage import StageRun
 from tasks.runtime.tracked_run import record_update
 from tasks.runtime.training_copies import copied
 from tasks.services.caches import contents
+from tasks.services.heartbeat import watched
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
 
@@ -133,8 +134,9 @@ def train_along(arm: str, seed: int) -> None:
 
 
 def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult:
-    scratch, budget = scratch_folder(params, arm, seed), budget_of(params, arm)
-    return train_team(setup_of(params, arm), seed, scratch, budget, join_processes(), **callbacks)
+    scratch, budget, processes = scratch_folder(params, arm, seed), budget_of(params, arm), join_processes()
+    with watched(processes):
+        return train_team(setup_of(params, arm), seed, scratch, budget, processes, **callbacks)
 
 
 def allow_by_audit(run: StageRun) -> None:

@@ -1,10 +1,10 @@
 """Settings: read once, refused in words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pydantic
 import pytest
@@ -12,9 +12,12 @@ import yaml
 from dvc.utils.hydra import apply_overrides
 from dvc.utils.serialize import load_yaml
 
+from pipeline_lib.environment_api.registry import names
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import compose
+from pipeline_lib.settings.environment import environment_model, kinds_of, problem_models
+from pipeline_lib.settings.evaluate import RayNodes
 from pipeline_lib.settings.load import given_in
 from pipeline_lib.settings.mistakes import _models, explain
 from pipeline_lib.settings.reading import read_mapping
@@ -411,6 +414,39 @@ def keys_of(model: type[pydantic.BaseModel], above: tuple[str, ...] = ()) -> Ite
         yield (*above, name)
         for inner in _models(field.annotation):
             yield from keys_of(inner, (*above, name))
+
+
+def optional_sections(model: type[pydantic.BaseModel]) -> Iterator[dict[str, Any]]:
+    """Yield a section's content with an empty section in it, once for each one that is null unless it is given."""
+    kind = {"kind": kinds_of(model)[0]} if "kind" in model.model_fields else {}
+    for name, field in model.model_fields.items():
+        models = _models(field.annotation)
+        if models and type(None) in get_args(field.annotation):
+            yield {**kind, name: {}}
+        for inner in (content for one in models for content in optional_sections(one)):
+            # Of an agent, by name.
+            yield {**kind, name: {"helper": inner} if get_origin(field.annotation) is Mapping else inner}
+
+
+def test_an_empty_section_in_the_place_of_null_is_given(tmp_path: Path) -> None:
+    models = {name: _models(field.annotation) for name, field in Params.model_fields.items()}
+    models |= {"environment": [environment_model(name) for name in names()], "problems": list(problem_models(None))}
+    contents = [{name: one} for name, each in models.items() for model in each for one in optional_sections(model)]
+    paths = {".".join(nested(content)) for content in contents}
+    assert {"evaluate.ray", "policy.warm_start", "policy.agents.helper.server", "environment.tools"} <= paths
+    for content in contents:
+        (*keys, last), given = nested(content), given_in(content, "params.yaml")
+        for key in keys:
+            given = given[key]
+        assert given[last] == {}, content
+    assert load_params(write(tmp_path, "evaluate: {ray: {}}")).evaluate.ray == RayNodes()
+    assert "policy.agents.helper.server.url: missing" in refusal(tmp_path, "policy: {agents: {helper: {server: {}}}}")
+
+
+def nested(content: Any) -> tuple[str, ...]:
+    """Return the keys of the empty section in a content."""
+    inner = next(((key, value) for key, value in content.items() if key != "kind"), None)
+    return () if inner is None else (inner[0], *nested(inner[1]))
 
 
 def test_no_value_of_another_kind_is_answered_in_the_words_of_pydantic() -> None:

@@ -1,0 +1,98 @@
+"""A training process that was stopped ends all, in words; one that takes long, or is done earlier, does not."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.services.heartbeat import MISSED
+from tests.needs import ROOT
+
+LIMIT_S = 0.1 * MISSED
+
+
+class Ranks:
+    """Two training processes that find each other by variables; the first one holds the store."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        self.logs = [folder / "rank-0", folder / "rank-1"]
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> "Ranks":
+        for rank, log in enumerate(self.logs):
+            variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port}
+            with log.open("wb") as file:
+                command = [sys.executable, "-m", "tests.tasks.beating", *arguments]
+                environment = os.environ | variables | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+                self.processes.append(
+                    subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+                )
+        return self
+
+    def has_begun(self, rank: int) -> None:
+        while "has begun" not in self.logs[rank].read_text():
+            assert self.processes[rank].poll() is None, self.logs[rank].read_text()
+            time.sleep(0.1)
+
+    def ends(self, rank: int, within_s: float = 60) -> tuple[int, str]:
+        end = time.monotonic() + within_s
+        while (status := self.processes[rank].poll()) is None:
+            assert time.monotonic() < end, self.logs[rank].read_text()
+            time.sleep(0.1)
+        return status, self.logs[rank].read_text()
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    made = Ranks(tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_stopped_rank_ends_all_and_does_not_go_on_when_it_wakes(ranks: Ranks, stopped: int) -> None:
+    ranks.start("sleep", "1000")
+    for rank in (0, 1):
+        ranks.has_begun(rank)
+    ranks.processes[stopped].send_signal(signal.SIGSTOP)
+    status, said = ranks.ends(1 - stopped)
+    assert status == 1 and "together" not in said
+    who = f"training process {stopped} on {socket.gethostname()}"
+    if stopped == 0:  # it also holds the store
+        who = f"({who}|the store of the training processes.*)"
+    assert re.search(rf"^error: {who} has not answered since \d\d:\d\d:\d\d: stopped", said, re.MULTILINE), said
+    assert "The same command continues" in said
+    ranks.processes[stopped].send_signal(signal.SIGCONT)
+    status, said = ranks.ends(stopped)
+    assert status == 1 and "error: " in said and "together" not in said and "Traceback" not in said, said
+
+
+def test_who_works_longer_than_the_limit_or_leaves_later_ends_nothing(ranks: Ranks) -> None:
+    ranks.start("everything", str(1.5 * LIMIT_S))
+    for rank in (0, 1):
+        assert ranks.ends(rank)[0] == 0, ranks.logs[rank].read_text()
+
+
+def test_a_machine_on_which_all_slept_goes_on(ranks: Ranks) -> None:
+    ranks.start("sleep", "1")
+    for signals in (signal.SIGSTOP, signal.SIGCONT):
+        for rank in (0, 1):
+            ranks.has_begun(rank)
+            ranks.processes[rank].send_signal(signals)
+        if signals == signal.SIGSTOP:
+            with pytest.raises(subprocess.TimeoutExpired):
+                ranks.processes[0].wait(3 * LIMIT_S)
+    for rank in (0, 1):
+        assert ranks.ends(rank)[0] == 0, ranks.logs[rank].read_text()
