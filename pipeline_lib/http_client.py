@@ -71,25 +71,15 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(slots=True)
 class HttpClient:
-    """Talks to one server.
+    """Talks to one server."""
 
-    Attributes:
-        url: what paths are appended to, for example ``http://127.0.0.1:8000/v1``.
-        key: sent as bearer token; empty for none.
-        retries: how often a failed request is tried again.
-        timeout: seconds that a request may take until its answer has arrived in full.
-        pause: seconds before the first new try; doubles each time.
-        failure: the error that a request ends as which was refused or failed each time.
-        retried: how many tries failed and were repeated.
-    """
-
-    url: str
-    key: str = ""
-    retries: int = 5
-    timeout: float = 600.0
-    pause: float = 1.0
-    failure: type[Exception] = ServerError
-    retried: int = 0
+    url: str  #: what paths are appended to, for example ``http://127.0.0.1:8000/v1``
+    key: str = ""  #: sent as bearer token; empty for none
+    retries: int = 5  #: how often a failed request is tried again
+    timeout: float = 600.0  #: seconds that a request may take until its answer has arrived in full
+    pause: float = 1.0  #: seconds before the first new try; doubles each time
+    failure: type[Exception] = ServerError  #: the error that a request ends as which was refused or failed each time
+    retried: int = 0  #: how many tries failed and were repeated
     closing: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -43,15 +43,10 @@ START_S = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The pace of one model on this machine.
+    """The pace of one model on this machine."""
 
-    Attributes:
-        step_s: seconds of one step of sampling, by the number of rows.
-        token_s: seconds in which one token of a prompt is read.
-    """
-
-    step_s: Mapping[int, float]
-    token_s: float
+    step_s: Mapping[int, float]  #: seconds of one step of sampling, by the number of rows
+    token_s: float  #: seconds in which one token of a prompt is read
 
     def sampled(self, actions: int, tokens: int) -> float:
         """Return the seconds in which actions of so many tokens are sampled."""

@@ -87,19 +87,13 @@ GAPS = 0.15
 
 @dataclass(slots=True)
 class Need:
-    """Bytes that a stage needs.
+    """Bytes that a stage needs."""
 
-    Attributes:
-        lasting: by name, what is held all the time.
-        phases: by name of a phase, by name, what is held in it only.
-        rows: actions that are sampled at the same time.
-        tokens: of the longest prompt with its action.
-    """
-
-    lasting: dict[str, float] = field(default_factory=dict)
+    lasting: dict[str, float] = field(default_factory=dict)  #: by name, what is held all the time
+    #: By name of a phase, by name, what is held in it only.
     phases: dict[str, dict[str, float]] = field(default_factory=dict)
-    rows: int = 0
-    tokens: int = 0
+    rows: int = 0  #: actions that are sampled at the same time
+    tokens: int = 0  #: of the longest prompt with its action
 
     @property
     def parts(self) -> dict[str, float]:

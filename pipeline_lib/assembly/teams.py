@@ -22,21 +22,13 @@ from pipeline_lib.settings import Params
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a team is made from, and where it acts.
+    """What a team is made from, and where it acts."""
 
-    Attributes:
-        params: the settings.
-        section: the environment that the team acts in: the configured one, or its single-agent form.
-        protocol: how the team answers.
-        problems: folder of the prepared problems.
-        base: folder of the base policy (`build_base`).
-    """
-
-    params: Params
-    section: Any
-    protocol: Protocol
-    problems: Path
-    base: Path
+    params: Params  #: the settings
+    section: Any  #: the environment that the team acts in: the configured one, or its single-agent form
+    protocol: Protocol  #: how the team answers
+    problems: Path  #: folder of the prepared problems
+    base: Path  #: folder of the base policy (`build_base`)
 
     def environment(self) -> Environment[Any, Any]:
         """Return the environment; the caller closes it."""

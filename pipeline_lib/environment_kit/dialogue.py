@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pipeline_lib.environment_api.environment import Environment, Outcome, Part
@@ -117,6 +117,19 @@ class Dialogue(Environment[P, S]):
     def observed(self, state: S, agent: int, cut: int) -> list[Part]:
         """Return the parts of what an agent is told, without the first ``cut`` turns."""
 
+    def step(self, states: Sequence[S], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[S]]:
+        """Say what agents say, and return what came of it."""
+        return [self.outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    @abstractmethod
+    def outcome(self, state: S, actions: Sequence[str]) -> Outcome[S]:
+        """Return what comes of the messages of a turn."""
+
+    def gained(self, talk: Any, earned: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the terms of an episode so far, given as the reward reads it, and what they add to those earned."""
+        terms = self._reward.terms(talk)
+        return terms, {name: value - earned.get(name, 0.0) for name, value in terms.items()}
+
     def transcript(self, state: S, names: Sequence[str], cut: int) -> list[Part]:
         """Return what was said from the turn ``cut`` on, as at most one part."""
         lines = [
@@ -160,6 +173,22 @@ class WholeEpisodes(Environment[P, S]):
     def step(self, states: Sequence[S], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[S]]:
         """Play each dialogue to its end."""
         return [self._play(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    def scripted(self, problem: P, says: Callable[[S, int], str]) -> list[str]:
+        """Return by agent what it says in a dialogue in which all follow a script, a line for each turn."""
+        state, done, turns = self.start(problem), False, []
+        while not done:
+            acting = self.played.acting(state)
+            agents = range(len(self.agents(problem)))
+            said = [says(state, agent) if acting is None or agent in acting else "" for agent in agents]
+            turns.append(said)
+            [outcome] = self.played.step([state], [said])
+            state, done = outcome.state, outcome.done
+        return ["\n".join(texts) for texts in zip(*turns, strict=True)]
+
+    def always(self, text: str) -> str:
+        """Return a text that says the same in every turn."""
+        return "\n".join([text] * self.played.turns)
 
     def _play(self, state: S, actions: Sequence[str]) -> Outcome[S]:
         lines = [text.splitlines() for text in actions]

@@ -65,15 +65,10 @@ LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code that runs, and its libraries.
+    """Code that runs, and its libraries."""
 
-    Attributes:
-        files: digest (64 hexadecimal digits) by module name, or by package and file name for data files.
-        versions: version by distribution, and that of Python.
-    """
-
-    files: dict[str, str]
-    versions: dict[str, str]
+    files: dict[str, str]  #: digest (64 hexadecimal digits) by module name, or by package and file name for data files
+    versions: dict[str, str]  #: version by distribution, and that of Python
 
     @property
     def digest(self) -> str:

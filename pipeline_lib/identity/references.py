@@ -13,16 +13,11 @@ from pipeline_lib.settings.base import referenced_names
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Code and files named by a section.
+    """Code and files named by a section."""
 
-    Attributes:
-        code: by name of the code, digests by module.
-        versions: versions of the libraries that this code uses, by distribution.
-        content: by path, the digest of a file, or for a folder the digests of its files by name.
-    """
-
-    code: dict[str, dict[str, str]]
-    versions: dict[str, str]
+    code: dict[str, dict[str, str]]  #: by name of the code, digests by module
+    versions: dict[str, str]  #: versions of the libraries that this code uses, by distribution
+    #: By path, the digest of a file, or for a folder the digests of its files by name.
     content: dict[str, str | dict[str, str]]
 
 

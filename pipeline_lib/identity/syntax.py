@@ -22,22 +22,16 @@ _KEPT = 4000  # files; the project has some hundreds, and every edit adds one
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """The content of one file.
+    """The content of one file."""
 
-    Attributes:
-        digest: of its syntax tree without docstrings (64 hexadecimal digits).
-        imports: every dotted name that an import which may run can load, relative ones with leading dots; of
-            ``from a import b`` both ``a`` and ``a.b``, since ``b`` may be a module; ``a.*`` is all of ``a``.
-        lazy: whether it defines ``__getattr__``, with which a package imports modules on first use.
-        reads_source: whether it may read docstrings, or source files as text, so that their text is more than comments.
-        named: literal strings that may be names of modules, if it can import by name.
-    """
-
-    digest: str
+    digest: str  #: of its syntax tree without docstrings (64 hexadecimal digits)
+    #: Every dotted name that an import which may run can load, relative ones with leading dots; of ``from a import b``
+    #: both ``a`` and ``a.b``, since ``b`` may be a module; ``a.*`` is all of ``a``.
     imports: tuple[str, ...]
-    lazy: bool = False
+    lazy: bool = False  #: whether it defines ``__getattr__``, with which a package imports modules on first use
+    #: Whether it may read docstrings, or source files as text, so that their text is more than comments.
     reads_source: bool = False
-    named: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()  #: literal strings that may be names of modules, if it can import by name
 
 
 #: Words of a file that can import a module by its name.

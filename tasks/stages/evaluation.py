@@ -3,11 +3,11 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.on_ray import Nodes
@@ -50,7 +50,8 @@ class Evaluator:
     """Plays one arm's teams on one split, with one sandbox, one team in memory and one engine for all of them.
 
     The engine starts when the first team is played; weights of another checkpoint are loaded into the team in memory
-    and from there into the running engine, as training does.
+    and from there into the running engine, as training does.  Within ``with`` torch uses the right number of threads
+    for the team; at its end engine and sandbox stop.
 
     Args:
         params, arm: the settings, and whose teams.
@@ -89,8 +90,17 @@ class Evaluator:
         self._engine: Engine | None = None
         self._held: dict[str, int] = {}
 
-    def close(self) -> None:
-        """Stop engine and sandbox."""
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as until_then:
+            until_then.callback(self._close)
+            until_then.enter_context(right_threads(self.team))
+            self._until = until_then.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._until.close()
+
+    def _close(self) -> None:
         self._environment.close()
         if self._engine is not None:
             self._engine.close()
@@ -243,21 +253,6 @@ class Evaluator:
     def _depends_on(self, weights: str) -> str:
         """Return the digest of what determines a team's answers: trained weights, and the base that they adapt."""
         return storage.digest({"weights": weights, "base": contents().of(BASE)})
-
-
-@contextlib.contextmanager
-def evaluator(
-    params: Params,
-    arm: str,
-    split: str,
-    samples: SampleSettings,
-    keep_texts: bool = False,
-    nodes: RayNodes | None = None,
-) -> Iterator[Evaluator]:
-    """Yield an `Evaluator`, let torch use the right number of threads for its team, and stop its engine afterwards."""
-    made = Evaluator(params, arm, split, samples, keep_texts, nodes)
-    with contextlib.closing(made), right_threads(made.team):
-        yield made
 
 
 def checkpoint_steps(arm: str, seed: int) -> list[int]:

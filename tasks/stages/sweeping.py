@@ -11,7 +11,7 @@ from tasks.identity.stages import whole
 from tasks.looks.looking import begin_sweep
 from tasks.runtime.stage import StageRun
 from tasks.stages.champion import checkpoint
-from tasks.stages.evaluation import checkpoint_steps, evaluator
+from tasks.stages.evaluation import Evaluator, checkpoint_steps
 
 
 def sweep_arm(run: StageRun) -> None:
@@ -26,7 +26,7 @@ def sweep_arm(run: StageRun) -> None:
     begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
     rows, known_metrics = [], find(params.environment.kind).metrics()
     nodes = whole(params).evaluate.ray
-    with evaluator(params, arm, "validation", params.evaluate.validation, nodes=nodes) as team:
+    with Evaluator(params, arm, "validation", params.evaluate.validation, nodes=nodes) as team:
         dataset = ("validation", str(team.manifest["digest"]))
         run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
         team.begin(seed, steps)

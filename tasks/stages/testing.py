@@ -12,7 +12,7 @@ from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, train
 from tasks.experiment.episode_files import TESTED, tested_file, write_bounds
 from tasks.looks.looking import begin_look, end_look
 from tasks.runtime.stage import StageRun
-from tasks.stages.evaluation import Evaluated, checkpoint_steps, evaluator
+from tasks.stages.evaluation import Evaluated, Evaluator, checkpoint_steps
 
 
 def test_teams(run: StageRun) -> None:
@@ -44,7 +44,7 @@ def test_teams(run: StageRun) -> None:
     for arm in ARMS:
         if not seeds_of(params, arm):
             continue
-        with evaluator(params, arm, "test", params.evaluate.test, keep_texts=True) as team:
+        with Evaluator(params, arm, "test", params.evaluate.test, keep_texts=True) as team:
             bounds.append(team.reward_bounds)
             entry = team.manifest
             run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")

@@ -22,7 +22,7 @@ from pipeline_lib.settings.evaluate import RayNodes, SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, TEAM, trained_folder
 from tasks.stages import evaluation
-from tasks.stages.evaluation import evaluator
+from tasks.stages.evaluation import Evaluator
 from tests.needs import ROOT
 from tests.ray_nodes import two_nodes
 
@@ -92,7 +92,7 @@ def make_project(folder: Path) -> Params:
 def swept(params: Params, nodes: RayNodes | None, each: Any = lambda step: None) -> list[str]:
     """Return the episodes of every checkpoint, as the sweep writes them."""
     files = []
-    with evaluator(params, TEAM, "validation", SAMPLES, nodes=nodes) as team:
+    with Evaluator(params, TEAM, "validation", SAMPLES, nodes=nodes) as team:
         team.begin(0, range(STEPS))
         for step in range(STEPS):
             each(step)

@@ -24,7 +24,7 @@ from pipeline_lib.training.checkpoints import load_checkpoint, write_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
 from tasks.experiment.plans import comparisons, family_size
 from tasks.stages import evaluation
-from tasks.stages.evaluation import evaluator
+from tasks.stages.evaluation import Evaluator
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
@@ -84,10 +84,10 @@ def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) ->
         ):
             mine.data.copy_(theirs.data)
         write_checkpoint(trained_folder(TEAM, 10 + number), 1, team)
-        with evaluator(params, TEAM, "test", SAMPLES) as alone:
+        with Evaluator(params, TEAM, "test", SAMPLES) as alone:
             played = alone.checkpoint(10 + number, 1).episodes
         by_hand[guest] = {(record.problem, record.sample): record for record in played}
-    with evaluator(params, TEAM, "test", SAMPLES) as teams:
+    with Evaluator(params, TEAM, "test", SAMPLES) as teams:
         mixed = teams.with_guests(0, 1, {1: 1, 2: 1}).episodes
         beside_base = teams.with_guests(0, 1, {}).episodes
         own = teams.checkpoint(0, 1).episodes
@@ -150,7 +150,7 @@ def test_every_guest_acts_at_its_table(params: Params) -> None:
     seated = {name: environment.agents(problem) for name, problem in problems.items()}
     assert {len(found) for found in seated.values()} == {3, 5}
     teams(params)
-    with evaluator(params, TEAM, "test", SAMPLES) as played:
+    with Evaluator(params, TEAM, "test", SAMPLES) as played:
         records = played.with_guests(0, 1, {1: 1}).episodes
     assert len(records) == 4 * len(problems)
     assert all(record.details["guest"]["agent"] in seated[record.problem] for record in records)
@@ -160,7 +160,7 @@ def test_an_agent_that_nobody_trained_is_no_guest(params: Params) -> None:
     """It is the same in every run: its episodes would count as those of a team that needs no partners."""
     params = settings(SETTINGS.replace("parameters: separate", "parameters: separate, agents: {P1: {trained: false}}"))
     teams(params)
-    with evaluator(params, TEAM, "test", SAMPLES) as played:
+    with Evaluator(params, TEAM, "test", SAMPLES) as played:
         records = played.with_guests(0, 1, {1: 1, 2: 1}).episodes
     assert {record.details["guest"]["agent"] for record in records} == {"P0", "P2"}
     assert len(records) == 3 * SAMPLES.samples

@@ -25,7 +25,7 @@ from tasks.identity.stages import RUNTIME
 from tasks.looks.records import LOOKS, SWEEPS, records
 from tasks.runtime.caching import CachedTask, Identity
 from tasks.stages import evaluation, sweeping, testing
-from tasks.stages.evaluation import Evaluated, evaluator
+from tasks.stages.evaluation import Evaluated, Evaluator
 
 SAMPLES = SampleSettings(samples=2, seed=1000)
 NOTHING = Identity("a" * 64, "b" * 64, 0, {})
@@ -55,7 +55,7 @@ def played(found: Evaluated) -> list[dict[str, Any]]:
 def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = []
     for step in (None, 0, 1, 2):
-        with evaluator(params, TEAM, "test", SAMPLES) as fresh:
+        with Evaluator(params, TEAM, "test", SAMPLES) as fresh:
             alone.append(played(fresh.base() if step is None else fresh.checkpoint(0, step)))
     assert alone[0] == alone[1]
     assert len({str(episodes) for episodes in alone}) == 3, "the checkpoints play alike, so nothing is compared"
@@ -73,7 +73,7 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
     counted(teams, "base_team")
     counted(teams, "make_engine")
     counted(TransformersEngine, "load")
-    with evaluator(params, TEAM, "test", SAMPLES) as team:
+    with Evaluator(params, TEAM, "test", SAMPLES) as team:
         assert played(team.base()) == alone[0]
         assert played(team.base("sequential_pipeline")) != alone[0]
         for step in (0, 2, 1, 2):
@@ -134,6 +134,6 @@ def test_teams_are_played_with_the_threads_of_their_size(params: Params, monkeyp
     before = torch.get_num_threads()
     for limit, expected in ((threads.SMALL_MODEL, 1), (0, 3)):
         monkeypatch.setattr(threads, "SMALL_MODEL", limit)
-        with evaluator(params, TEAM, "test", SAMPLES):
+        with Evaluator(params, TEAM, "test", SAMPLES):
             assert torch.get_num_threads() == expected
         assert torch.get_num_threads() == before

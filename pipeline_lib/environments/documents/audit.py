@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, Teams
@@ -63,33 +64,23 @@ class DocumentsExaminer(ScriptedExaminer):
             "empty_answer": ("degenerate", answered("answer", nobody, 0)),
             "question_as_answer": ("degenerate", answered(f"answer {problem.question}", nobody, 0)),
             "another_question": ("degenerate", answered(right_answer(other))),
-            "asker_asks_for_everything": ("degenerate", [_lines(problem.question, turns), *nobody[1:]]),
-            "all_text_copied_and_no_answer": ("degenerate", [_lines(text, turns) for text in copied]),
-            "useless_talk": ("degenerate", [_lines(_useless(problem, agent), turns) for agent in agents]),
+            "asker_asks_for_everything": ("degenerate", [environment.always(problem.question), *nobody[1:]]),
+            "all_text_copied_and_no_answer": ("degenerate", [environment.always(text) for text in copied]),
+            "useless_talk": ("degenerate", [environment.always(_useless(problem, agent)) for agent in agents]),
             "copied_prompt": ("degenerate", [" ".join(environment.observe(state, agent).split()) for agent in agents]),
             "another_agent_answers": ("degenerate", ["", *(f"\n{right}" for _ in nobody[1:])]),
         }
         if problem.path and agents[1:]:
-            found["relay"] = "working", _dialogue(environment, problem, whole=True)
-            found["by_hop"] = "working", _dialogue(environment, problem, whole=False)
+            for name, whole in (("relay", True), ("by_hop", False)):  # asked for everything at once, or hop by hop
+                found[name] = "working", environment.scripted(problem, partial(_says, whole))
         if environment.played.tool_calls:
             looked = [f"find {problem.facts[problem.held(agent)[0]].title}" for agent in agents]
-            found["looks_up_and_says_nothing"] = "degenerate", [_lines(text, turns) for text in looked]
+            found["looks_up_and_says_nothing"] = "degenerate", [environment.always(text) for text in looked]
         return found
 
 
-def _dialogue(environment: Dialogues, problem: DocumentsProblem, whole: bool) -> list[str]:
-    """Return what agents say who know how: asked for everything at once, or hop by hop."""
-    state, done, lines = environment.start(problem), False, []
-    while not done:
-        said = [
-            holder_says(state, agent) if agent else asker_says(state, whole)
-            for agent in range(len(environment.agents(problem)))
-        ]
-        lines.append(said)
-        [outcome] = environment.played.step([state], [said])
-        state, done = outcome.state, outcome.done
-    return ["\n".join(texts) for texts in zip(*lines, strict=True)]
+def _says(whole: bool, state: DocumentsState, agent: int) -> str:
+    return holder_says(state, agent) if agent else asker_says(state, whole)
 
 
 def _told(problem: DocumentsProblem, numbers: Sequence[int] | set[int]) -> str:
@@ -98,10 +89,6 @@ def _told(problem: DocumentsProblem, numbers: Sequence[int] | set[int]) -> str:
 
 def _useless(problem: DocumentsProblem, agent: int) -> str:
     return _told(problem, {*problem.held(agent)} - {*problem.support})
-
-
-def _lines(text: str, turns: int) -> str:
-    return "\n".join([text] * turns)
 
 
 def _frequent(problem: DocumentsProblem) -> str:

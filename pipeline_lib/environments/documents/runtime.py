@@ -108,12 +108,7 @@ class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):
         found = [number for number in self.own(problem, call.agent) if is_about(problem.facts[number], name)]
         return ToolResult("\n".join(["", f"{agent} finds", *(_lines(problem, found) or [" nothing"]), f"{agent}:"]))
 
-    def step(
-        self, states: Sequence[DocumentsState], joint_actions: Sequence[Sequence[str]]
-    ) -> list[Outcome[DocumentsState]]:
-        return [self._outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-
-    def _outcome(self, state: DocumentsState, actions: Sequence[str]) -> Outcome[DocumentsState]:
+    def outcome(self, state: DocumentsState, actions: Sequence[str]) -> Outcome[DocumentsState]:
         problem, names = state.problem, self.agents(state.problem)
         if len(actions) != len(names):
             raise ValueError(f"got {len(actions)} actions for the {len(names)} agents of {problem.id}")
@@ -137,8 +132,7 @@ class DocumentsEnvironment(Dialogue[DocumentsProblem, DocumentsState]):
             ),
             answer=answer,
         )
-        earned = self._reward.terms(Talk(answer, sum(after.tokens), len(after.turns)))
-        gained = {name: value - state.earned.get(name, 0.0) for name, value in earned.items()}
+        earned, gained = self.gained(Talk(answer, sum(after.tokens), len(after.turns)), state.earned)
         return Outcome(
             reward=total(gained),
             terms=gained,

@@ -63,7 +63,7 @@ class PlanningExaminer(ScriptedExaminer):
         told = [tell(problem, agent) for agent in agents]
         return {
             **found,
-            "one_tells": ("working", _dialogue(environment, problem)),
+            "one_tells": ("working", environment.scripted(problem, says)),
             "both_tell": ("working", [f"{text}\n{right}" for text in told]),
             "everything_told": ("working", [f"{text}\n{right}" for text in prompts]),
             "late": ("other", [told[0] + "\n" * (turns - 1) + right, "\n" * (turns - 1) + right]),
@@ -72,8 +72,8 @@ class PlanningExaminer(ScriptedExaminer):
             "own_wishes": ("degenerate", wished),
             "dictator": ("degenerate", [wished[0], f"\n{wished[0]}"]),
             "agreement_without_reading": ("degenerate", [f"{told[0]}\n\n{wished[1]}", wished[1]]),
-            "copied_text": ("degenerate", [_lines(told[0], turns), "\n" + _lines(told[0], turns)]),
-            "told_and_not_agreed": ("degenerate", [_lines(text, turns) for text in told]),
+            "copied_text": ("degenerate", [environment.always(told[0]), "\n" + environment.always(told[0])]),
+            "told_and_not_agreed": ("degenerate", [environment.always(text) for text in told]),
             "only_one_agrees": ("degenerate", [told[0], f"\n{right}"]),
             "another_agreement": ("degenerate", [f"{told[0]}\n\n{wished[0]}", f"\n{agree(guesses[0])}"]),
         }
@@ -100,19 +100,3 @@ class PlanningExaminer(ScriptedExaminer):
             "earned": share,
         }
         return [Check("base_rates", form(share), sentence, numbers, "pay less for a part of the constraints.")]
-
-
-def _dialogue(environment: Dialogues, problem: PlanningProblem) -> list[str]:
-    """Return what agents say who know how."""
-    state, done, lines = environment.start(problem), False, []
-    while not done:
-        acting = environment.played.acting(state) or ()
-        said = [says(state, agent) if agent in acting else "" for agent in range(len(state.agreed))]
-        lines.append(said)
-        [outcome] = environment.played.step([state], [said])
-        state, done = outcome.state, outcome.done
-    return ["\n".join(texts) for texts in zip(*lines, strict=True)]
-
-
-def _lines(text: str, turns: int) -> str:
-    return "\n".join([text] * turns)

@@ -99,12 +99,7 @@ class PlanningEnvironment(Dialogue[PlanningProblem, PlanningState]):
             Part("", f"turn {len(state.turns) + 1}\n{name}:"),
         ]
 
-    def step(
-        self, states: Sequence[PlanningState], joint_actions: Sequence[Sequence[str]]
-    ) -> list[Outcome[PlanningState]]:
-        return [self._outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-
-    def _outcome(self, state: PlanningState, actions: Sequence[str]) -> Outcome[PlanningState]:
+    def outcome(self, state: PlanningState, actions: Sequence[str]) -> Outcome[PlanningState]:
         names = self._agents
         if len(actions) != len(names):
             raise ValueError(f"got {len(actions)} actions for the {len(names)} agents of {state.problem.id}")
@@ -125,8 +120,8 @@ class PlanningEnvironment(Dialogue[PlanningProblem, PlanningState]):
         )
         stated = sum(plan is not None for plan in after.agreed)
         share = state.problem.share(after.plan)
-        earned = self._reward.terms(Talk(stated, after.plan is not None, share, sum(after.tokens), len(after.turns)))
-        gained = {name: value - state.earned.get(name, 0.0) for name, value in earned.items()}
+        talk = Talk(stated, after.plan is not None, share, sum(after.tokens), len(after.turns))
+        earned, gained = self.gained(talk, state.earned)
         return Outcome(
             reward=total(gained),
             terms=gained,
