@@ -34,7 +34,8 @@ from pipeline_lib.play import Experience, Player, groups
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.threads import threads_for
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params, load_params

@@ -31,7 +31,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.rollouts import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings.compose import compose

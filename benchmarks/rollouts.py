@@ -33,7 +33,8 @@ from pipeline_lib import storage
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import Counters, Request, Sampling
 from pipeline_lib.rollouts.decoder import FusedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

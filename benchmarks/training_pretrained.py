@@ -42,7 +42,8 @@ from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.model_files import local_folder
 from pipeline_lib.policies.sizes import Sizes, sizes_of
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params

@@ -26,7 +26,8 @@ from pipeline_lib import storage
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.policy import EmbeddedPolicy
 

@@ -1,6 +1,6 @@
 """Stage ``prepare``: problems, split and with a manifest.  ``python -m flows.prepare``."""
 
-from pipeline_lib.problems.splits import prepare as prepare_problems
+from pipeline_lib.problems.prepare import prepare as prepare_problems
 from pipeline_lib.sandbox.executor import make_executor
 from tasks.experiment.arms import PROBLEMS
 from tasks.runtime.stage import StageRun, run_stage

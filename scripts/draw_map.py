@@ -33,7 +33,7 @@ MOST = 5
 #: What becomes of a problem: the stage, the word for what it has become, and the function that makes it so.
 WAY = (
     ("prepare", "settings", "pipeline_lib.settings.load:load_params"),
-    ("prepare", "problems", "pipeline_lib.problems.splits:prepare"),
+    ("prepare", "problems", "pipeline_lib.problems.prepare:prepare"),
     ("train", "prompt", "pipeline_lib.environment_api.environment:Environment.observe"),
     ("train", "token ids", "pipeline_lib.policies.policy:Policy.encode"),
     ("train", "action", "pipeline_lib.rollouts.engine:Engine.generate"),

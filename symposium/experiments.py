@@ -13,7 +13,8 @@ from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
-from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
 from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings

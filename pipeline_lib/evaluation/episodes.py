@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,22 @@ class EpisodeRecord:
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeRecord:
         """Rebuild a record from `to_json`; unknown or missing keys raise TypeError."""
         return cls(**value)
+
+
+#: The run of a guest that nobody trained.
+BASE_GUEST = "base"
+
+
+class Guest(NamedTuple):
+    """An agent of another run in a team."""
+
+    agent: str  #: name of the policy that is replaced
+    run: int | str  #: the training seed it comes from, or `BASE_GUEST`
+
+
+def guests(agents: Sequence[str], runs: Sequence[int | str]) -> list[Guest]:
+    """Return every agent of every run in ``runs``."""
+    return [Guest(agent, run) for run in runs for agent in agents]
 
 
 _ROUNDING = 1e-9

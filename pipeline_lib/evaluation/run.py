@@ -20,9 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipeline_lib.environment_api.task import Problem
-from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.episodes import EpisodeRecord, Guest
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.evaluation.tested_teams import Guest
 from pipeline_lib.play import Decision, Player, Root, paired
 from pipeline_lib.play.experience import add_amounts
 from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce

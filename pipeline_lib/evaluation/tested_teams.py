@@ -24,13 +24,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics
 from pipeline_lib.evaluation.comparison import widest
-from pipeline_lib.evaluation.episodes import EpisodeRecord, value_of
+from pipeline_lib.evaluation.episodes import EpisodeRecord, Guest, value_of
 from pipeline_lib.evaluation.evidence import over_problems
 from pipeline_lib.evaluation.results import Estimate, Result
 
@@ -102,22 +101,6 @@ def subteam_means(runs: Sequence[Sequence[EpisodeRecord]], metric: str) -> dict[
         if (value := value_of(record, metric)) is not None:
             values.setdefault(tuple(record.details["present"]), []).append(value)
     return {present: float(np.mean(found)) for present, found in values.items()}
-
-
-#: The run of a guest that nobody trained.
-BASE_GUEST = "base"
-
-
-class Guest(NamedTuple):
-    """An agent of another run in a team."""
-
-    agent: str  #: name of the policy that is replaced
-    run: int | str  #: the training seed it comes from, or `BASE_GUEST`
-
-
-def guests(agents: Sequence[str], runs: Sequence[int | str]) -> list[Guest]:
-    """Return every agent of every run in ``runs``."""
-    return [Guest(agent, run) for run in runs for agent in agents]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import yaml
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.verdict import BASE, SELECTED, SINGLE_AGENT
-from pipeline_lib.monitors import alarms, endings, silence
 from pipeline_lib.report import results, team_tables, training_figures
+from pipeline_lib.report.alarms import alarms, endings, silence
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.results import between, linked
 from pipeline_lib.report.style import Figure

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib.evaluation.effort import CHOICES
+from pipeline_lib.evaluation.episodes import BASE_GUEST
 from pipeline_lib.evaluation.results import Estimate
-from pipeline_lib.evaluation.tested_teams import BASE_GUEST
 from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.results import difference_cells

@@ -23,7 +23,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord, value_of
 from pipeline_lib.evaluation.looks import Look, looks_at
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.locks import locked
-from pipeline_lib.monitors import alarms
+from pipeline_lib.report.alarms import alarms
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, changes_of, load_study, reference_of

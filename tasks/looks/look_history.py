@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, correct_for_looks, not_counted, seen_in_validation
+from pipeline_lib.evaluation.look_correction import correct_for_looks, not_counted
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder

@@ -13,9 +13,8 @@ from pipeline_lib import storage
 from pipeline_lib.assembly.on_ray import Nodes
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.episodes import EpisodeRecord, check_ranges
+from pipeline_lib.evaluation.episodes import BASE_GUEST, EpisodeRecord, check_ranges, guests
 from pipeline_lib.evaluation.run import evaluate_guest, evaluate_subteams, evaluate_team, refuse_losses, roots_of
-from pipeline_lib.evaluation.tested_teams import BASE_GUEST, guests
 from pipeline_lib.identity.code import version
 from pipeline_lib.play import Player
 from pipeline_lib.policies.policy import Team

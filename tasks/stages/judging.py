@@ -16,7 +16,7 @@ from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.evaluation.tested_teams import cells
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, SELECTED, add_plan_and_looks, summarise_test
-from pipeline_lib.monitors import endings
+from pipeline_lib.report.alarms import endings
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute

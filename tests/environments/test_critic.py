@@ -22,7 +22,8 @@ from pipeline_lib.play.turn import COSTS
 from pipeline_lib.policies.policy import PolicyError, Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.protocols import Decentralised
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline_lib.audit.result import Status
 from pipeline_lib.environment_api.registry import find, task_class
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings.compose import validate_params
 from tests.flows.project import ROOT

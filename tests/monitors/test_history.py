@@ -1,6 +1,6 @@
 """What the report says of monitors: when one fired, whether it recovered, and which runs it ended."""
 
-from pipeline_lib.monitors import alarms, endings, silence
+from pipeline_lib.report.alarms import alarms, endings, silence
 
 HACKED = "monitors/reward_hacking"
 TURN = "monitors/turn_instability/2"

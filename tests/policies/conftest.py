@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.policy import EmbeddedPolicy
 
 TINY = EmbeddedPolicy.model_validate(

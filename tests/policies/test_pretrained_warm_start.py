@@ -17,7 +17,7 @@ from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Policy, PolicyError
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.policy import PretrainedPolicy
 from pipeline_lib.settings.problems import SplitSizes, TextProblems
 from pipeline_lib.storage import folder_digest, read_json, write_json

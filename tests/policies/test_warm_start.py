@@ -21,7 +21,8 @@ from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Policy, PolicyError
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
 from pipeline_lib.storage import folder_digest
 from tests.policies.conftest import TINY

@@ -15,7 +15,8 @@ from pipeline_lib.environments.coding.datasets import read_dataset
 from pipeline_lib.environments.coding.problem import CodingProblem
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.tests_source import count_cases
 from tests.human_eval import HUMAN_EVAL

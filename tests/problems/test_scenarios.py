@@ -6,7 +6,8 @@ from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench, 
 from pipeline_lib.environments.philosophers.settings import ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import make_table
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.problems import SplitSizes
 
 SMALL = SplitSizes(train=60, validation=20, test=30)

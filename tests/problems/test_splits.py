@@ -9,7 +9,8 @@ import pytest
 from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.settings import DatasetProblems, GeneratedProblems
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split
 from pipeline_lib.storage import CorruptFileError, folder_digest
 
 SMALL = GeneratedProblems.model_validate({"sizes": {"train": 12, "validation": 4, "test": 6}})

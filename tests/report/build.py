@@ -10,7 +10,8 @@ import numpy as np
 from pipeline_lib.environments.coding.task import METRICS, OF_TEAMS, TERMS
 from pipeline_lib.environments.coding.task import SCHEMES as MEANINGS
 from pipeline_lib.evaluation.episodes import EpisodeRecord, summarise_team
-from pipeline_lib.evaluation.looks import Look, correct_for_looks
+from pipeline_lib.evaluation.look_correction import correct_for_looks
+from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.evaluation.plan import check_plan, make_plan
 from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.selection import select

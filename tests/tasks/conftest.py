@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import BASE, PROBLEMS
 from tests.needs import ROOT

@@ -16,7 +16,8 @@ from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.evaluate import RayNodes, SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint

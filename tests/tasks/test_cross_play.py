@@ -12,11 +12,12 @@ import torch
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.environment_kit.make import make_environment
-from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.episodes import BASE_GUEST, EpisodeRecord, Guest, guests
 from pipeline_lib.evaluation.run import roots_of
-from pipeline_lib.evaluation.tested_teams import BASE_GUEST, Guest, cells, guests
+from pipeline_lib.evaluation.tested_teams import cells
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoint_folders import step_folder

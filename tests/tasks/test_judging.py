@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pipeline_lib import storage
-from pipeline_lib.problems.splits import load_manifest, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking import Contender
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.evaluation.plan import changes
 from pipeline_lib.identity import syntax
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.compose import validate_params
 from tasks.experiment import plans
 from tasks.experiment.arms import PROBLEMS

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from pipeline_lib import storage
 from pipeline_lib.audit.result import reward_digest
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoints import read_checkpoint
 from tests.policies.conftest import TINY

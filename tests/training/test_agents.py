@@ -13,7 +13,8 @@ from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import load_params

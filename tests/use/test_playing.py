@@ -22,7 +22,8 @@ from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Generation
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import load_manifest, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Request

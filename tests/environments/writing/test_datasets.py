@@ -11,7 +11,8 @@ import pytest
 from pipeline_lib.environments.writing.datasets import read_dataset
 from pipeline_lib.environments.writing.settings import PublishedTexts
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from tests.environments.writing.help import SOUND, work
 
 POST = (
