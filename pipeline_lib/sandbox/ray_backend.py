@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
-from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
+from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
 from pipeline_lib.sandbox.ray_cluster import connect
 from pipeline_lib.sandbox.slots import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
@@ -29,14 +29,10 @@ class Host:
 
     def __init__(self, opener: Opener, inner: str, slots: int, limits: dict[str, Any], options: dict[str, Any]) -> None:
         self.backend = opener(inner, slots, Limits(**limits), options)
-        self.planner = Planner(self.backend)
 
-    def run(self, jobs: list[Job]) -> list[Verdict]:
+    def run(self, jobs: list[Planned]) -> list[Verdict]:
         """Return the verdicts of a batch, in any order."""
-        planned = self.planner.plan(jobs)
-        failed = [verdict for verdict in planned if isinstance(verdict, Verdict)]
-        ready = [job for job in planned if isinstance(job, Planned)]
-        return [*failed, *self.backend.execute(ready)]
+        return list(self.backend.execute(jobs))
 
     def health(self) -> dict[str, Any]:
         """Return the facts of the backend."""
@@ -106,7 +102,7 @@ class RayBackend:
             busy = {node for node, _, _ in running.values()}
             for node in [node for node in self._hosts if node not in busy][: len(waiting)]:
                 batch, tries = waiting.pop(0)
-                task = self._hosts[node].run.remote([planned.job for planned in batch])
+                task = self._hosts[node].run.remote(batch)
                 running[task] = (node, batch, tries)
             if not running:  # no node is left
                 for batch, _ in waiting:
