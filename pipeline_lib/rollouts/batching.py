@@ -31,25 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Work:
-    """The actions to sample.
+    """The actions to sample."""
 
-    Attributes:
-        prompts: distinct prompts.
-        owner: ``[members]`` index of the prompt of every action (member).
-        uniforms: ``[members, steps]`` fp32.
-        limits: ``[prompts]`` maximum number of tokens per action, from 1 to ``steps``.
-        ends: ``[vocabulary]`` bool, tokens that end an action.
-        stops: tests whether token ids contain a stop string; None without stop strings.
-        policies: ``[prompts]`` numbers of their policies in the model; None if it has one.
-    """
-
-    prompts: Sequence[tuple[int, ...]]
-    owner: Ints
-    uniforms: npt.NDArray[np.float32]
-    limits: Ints
-    ends: npt.NDArray[np.bool_]
+    prompts: Sequence[tuple[int, ...]]  #: distinct prompts
+    owner: Ints  #: ``[members]`` index of the prompt of every action (member)
+    uniforms: npt.NDArray[np.float32]  #: ``[members, steps]`` fp32
+    limits: Ints  #: ``[prompts]`` maximum number of tokens per action, from 1 to ``steps``
+    ends: npt.NDArray[np.bool_]  #: ``[vocabulary]`` bool, tokens that end an action
+    #: Tests whether token ids contain a stop string; None without stop strings.
     stops: Callable[[list[int]], bool] | None
-    policies: Ints | None = None
+    policies: Ints | None = None  #: ``[prompts]`` numbers of their policies in the model; None if it has one
 
 
 @dataclass(slots=True)

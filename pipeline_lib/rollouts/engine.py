@@ -18,21 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The distribution that actions are sampled from.
+    """The distribution that actions are sampled from."""
 
-    Attributes:
-        temperature: > 0 divides the logits; 0 means greedy, with the model's own log-probabilities (temperature 1).
-        top_p: nucleus mass in (0, 1]; 1 keeps the full support.
-        top_k: number of most likely tokens kept; 0 keeps all.
-        max_new_tokens: maximum number of tokens per action, including the end token.
-        temperatures: pairs of a policy's name and its own temperature.
-    """
-
+    #: > 0 divides the logits; 0 means greedy, with the model's own log-probabilities (temperature 1).
     temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_new_tokens: int = 64
-    temperatures: tuple[tuple[str, float], ...] = ()
+    top_p: float = 1.0  #: nucleus mass in (0, 1]; 1 keeps the full support
+    top_k: int = 0  #: number of most likely tokens kept; 0 keeps all
+    max_new_tokens: int = 64  #: maximum number of tokens per action, including the end token
+    temperatures: tuple[tuple[str, float], ...] = ()  #: pairs of a policy's name and its own temperature
 
     def of(self, policy: str) -> Sampling:
         """Return the distribution of one policy, with an empty ``temperatures``."""
@@ -43,36 +36,24 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Sample ``n`` actions for one prompt.
+    """Sample ``n`` actions for one prompt."""
 
-    Attributes:
-        policy: name of the policy (a key of the team's policies).
-        prompt: token ids of the prompt, never empty.
-        n: number of actions to draw (the group size in training).
-        seed: determines the draws of this request, independent of the batch; action j uses (seed, j).
-    """
-
-    policy: str
-    prompt: tuple[int, ...]
-    n: int
-    seed: int
+    policy: str  #: name of the policy (a key of the team's policies)
+    prompt: tuple[int, ...]  #: token ids of the prompt, never empty
+    n: int  #: number of actions to draw (the group size in training)
+    seed: int  #: determines the draws of this request, independent of the batch; action j uses (seed, j)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One agent's completion.
+    """One agent's completion."""
 
-    Attributes:
-        ids: sampled token ids, ending with the end token if (and only if) the policy chose it; never padded.
-        logprobs: natural-log probability of each id under the sampling distribution; same length as ``ids``.
-        text: ``ids`` decoded without special tokens, cut before a stop string.
-        finish: ``stop`` (end token or stop string) or ``length``.
-    """
-
+    #: Sampled token ids, ending with the end token if (and only if) the policy chose it; never padded.
     ids: tuple[int, ...]
+    #: Natural-log probability of each id under the sampling distribution; same length as ``ids``.
     logprobs: tuple[float, ...]
-    text: str
-    finish: str
+    text: str  #: ``ids`` decoded without special tokens, cut before a stop string
+    finish: str  #: ``stop`` (end token or stop string) or ``length``
 
 
 @dataclass(slots=True)
@@ -102,14 +83,10 @@ Listener = Callable[[int, int, int], None]
 
 
 class Engine(ABC):
-    """Samples actions from named policies.
+    """Samples actions from named policies."""
 
-    Attributes:
-        counters: see `Counters`.
-        listener: called with each token by engines that sample in this process; other engines never call it.
-    """
-
-    counters: Counters
+    counters: Counters  #: see `Counters`
+    #: Called with each token by engines that sample in this process; other engines never call it.
     listener: Listener | None = None
 
     @abstractmethod

@@ -89,17 +89,11 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions", "tokens": "
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A server's response.
+    """A server's response."""
 
-    Attributes:
-        actions: from one to the requested number.
-        prompt_tokens: counted by the server; 0 if it does not report it.
-        completion_tokens: counted by the server; 0 if it does not report it.
-    """
-
-    actions: list[Action]
-    prompt_tokens: int
-    completion_tokens: int
+    actions: list[Action]  #: from one to the requested number
+    prompt_tokens: int  #: counted by the server; 0 if it does not report it
+    completion_tokens: int  #: counted by the server; 0 if it does not report it
 
 
 def request_body(
@@ -165,27 +159,17 @@ _SEED_MASK = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class OpenAIServer:
-    """A server with an OpenAI-compatible API, commercial or not.
+    """A server with an OpenAI-compatible API, commercial or not."""
 
-    Attributes:
-        url: where the API begins, for example ``http://127.0.0.1:8000/v1``.
-        models: names on the server; one for all agents, or one each.
-        api: ``chat`` (messages), ``completions`` (plain text) or ``tokens`` (ids in both directions, vLLM's server).
-        key_variable: environment variable that holds the key; empty for none.
-        concurrency: maximum number of concurrent requests.
-        retries: number of retries after a failure; the pause doubles each time.
-        timeout: time limit of a request, seconds.
-        cache: folder of the cache of actions, from which a killed run continues; empty for none.
-    """
-
-    url: str
-    models: tuple[str, ...]
+    url: str  #: where the API begins, for example ``http://127.0.0.1:8000/v1``
+    models: tuple[str, ...]  #: names on the server; one for all agents, or one each
+    #: ``chat`` (messages), ``completions`` (plain text) or ``tokens`` (ids in both directions, vLLM's server).
     api: str = "chat"
-    key_variable: str = "OPENAI_API_KEY"
-    concurrency: int = 16
-    retries: int = 6
-    timeout: float = 300.0
-    cache: str = ""
+    key_variable: str = "OPENAI_API_KEY"  #: environment variable that holds the key; empty for none
+    concurrency: int = 16  #: maximum number of concurrent requests
+    retries: int = 6  #: number of retries after a failure; the pause doubles each time
+    timeout: float = 300.0  #: time limit of a request, seconds
+    cache: str = ""  #: folder of the cache of actions, from which a killed run continues; empty for none
 
 
 class OpenAIEngine(Engine):

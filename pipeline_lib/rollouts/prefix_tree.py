@@ -16,21 +16,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PrefixTree:
-    """A forest of tokens; parents come before their children.
+    """A forest of tokens; parents come before their children."""
 
-    Attributes:
-        ids: ``[nodes]`` token of each node.
-        depth: ``[nodes]`` its position in its prompts.
-        owner: ``[nodes]`` index of one of its prompts.
-        paths: ``[prompts, longest]`` the nodes of each prompt, padded with its last node.
-        last: ``[prompts]`` node of each prompt's last token.
-    """
-
-    ids: Ints
-    depth: Ints
-    owner: Ints
-    paths: Ints
-    last: Ints
+    ids: Ints  #: ``[nodes]`` token of each node
+    depth: Ints  #: ``[nodes]`` its position in its prompts
+    owner: Ints  #: ``[nodes]`` index of one of its prompts
+    paths: Ints  #: ``[prompts, longest]`` the nodes of each prompt, padded with its last node
+    last: Ints  #: ``[prompts]`` node of each prompt's last token
 
     @classmethod
     def of(cls, prompts: Sequence[tuple[int, ...]], most: int) -> PrefixTree | None:

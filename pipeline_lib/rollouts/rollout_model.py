@@ -26,35 +26,21 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Prefill:
-    """Prompts that went through the model.
+    """Prompts that went through the model."""
 
-    Attributes:
-        logits: ``[prompts, vocabulary]`` fp32 at each prompt's last token.
-        cache: data from which the model fills slots; None if ``keep`` was false.
-    """
-
-    logits: Tensor
-    cache: Any
+    logits: Tensor  #: ``[prompts, vocabulary]`` fp32 at each prompt's last token
+    cache: Any  #: data from which the model fills slots; None if ``keep`` was false
 
 
 class RolloutModel(ABC):
-    """The weights that actions are sampled from.
+    """The weights that actions are sampled from."""
 
-    Attributes:
-        context: maximum number of tokens of prompt and action together.
-        vocabulary: number of logits.
-        device: device of the logits.
-        refills: slots may be filled while others are in use; otherwise only when all are free.
-        bytes_per_token: memory that a token of a slot takes; 0 if that is not known.
-        live: the weights are the trained model's own, so that there is nothing to copy.
-    """
-
-    context: int
-    vocabulary: int
-    device: torch.device
-    refills: bool
-    bytes_per_token: int = 0
-    live: bool = False
+    context: int  #: maximum number of tokens of prompt and action together
+    vocabulary: int  #: number of logits
+    device: torch.device  #: device of the logits
+    refills: bool  #: slots may be filled while others are in use; otherwise only when all are free
+    bytes_per_token: int = 0  #: memory that a token of a slot takes; 0 if that is not known
+    live: bool = False  #: the weights are the trained model's own, so that there is nothing to copy
 
     @abstractmethod
     def refresh(self, state: Mapping[str, Tensor]) -> None:

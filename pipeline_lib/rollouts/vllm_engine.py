@@ -50,27 +50,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Group:
-    """Policies served by the same engine.
+    """Policies served by the same engine."""
 
-    Attributes:
-        names: the policies; several if they are adapters on one base.
-        adapters: whether they are adapters.
-        folder: folder for the transfer of weights.
-        hosts: one per replica.
-        context: maximum number of tokens of prompt and action together.
-        asleep: the engine has freed its memory.
-        staged: by policy, files of weights or adapters that are not loaded yet.
-        loaded: by policy, the files that the engine loaded last.
-    """
-
-    names: list[str]
-    adapters: bool
-    folder: Path
-    hosts: list[Host] = field(default_factory=list)
-    context: int = 0
-    asleep: bool = False
+    names: list[str]  #: the policies; several if they are adapters on one base
+    adapters: bool  #: whether they are adapters
+    folder: Path  #: folder for the transfer of weights
+    hosts: list[Host] = field(default_factory=list)  #: one per replica
+    context: int = 0  #: maximum number of tokens of prompt and action together
+    asleep: bool = False  #: the engine has freed its memory
+    #: By policy, files of weights or adapters that are not loaded yet.
     staged: dict[str, Path] = field(default_factory=dict)
-    loaded: dict[str, Path] = field(default_factory=dict)
+    loaded: dict[str, Path] = field(default_factory=dict)  #: by policy, the files that the engine loaded last
 
 
 class VllmEngine(Engine):

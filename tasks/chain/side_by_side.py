@@ -39,46 +39,32 @@ class ChainFailedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ChainRun:
-    """One run of the stages of a project.
+    """One run of the stages of a project."""
 
-    Attributes:
-        name: of the run.
-        project: folder with ``dvc.yaml``.
-        chain: the stages in topological order.
-        stale: stages to request from DVC; the others are up to date.
-        jobs: number of stages that run in parallel.
-        variables: further environment variables of the stages.
-        shared: where stages that did work are put, for their results to be sent (`tasks.chain.sharing`); else None.
-    """
-
-    name: str
-    project: Path
-    chain: Mapping[str, Stage]
-    stale: set[str]
-    jobs: int
-    variables: Mapping[str, str] = field(default_factory=dict)
+    name: str  #: of the run
+    project: Path  #: folder with ``dvc.yaml``
+    chain: Mapping[str, Stage]  #: the stages in topological order
+    stale: set[str]  #: stages to request from DVC; the others are up to date
+    jobs: int  #: number of stages that run in parallel
+    variables: Mapping[str, str] = field(default_factory=dict)  #: further environment variables of the stages
+    #: Where stages that did work are put, for their results to be sent (`tasks.chain.sharing`); else None.
     shared: "queue.SimpleQueue[str] | None" = None
 
 
 @dataclass
 class Board:
-    """The state of the stages, shared by the threads of one run.
-
-    Attributes:
-        took: seconds of each stage that did work or failed.
-        last: last readable message of each stage.
-        pace: (expected seconds, seconds taken) of each finished stage.
-    """
+    """The state of the stages, shared by the threads of one run."""
 
     chain: Mapping[str, Stage]
     jobs: int
     running: dict[str, tuple[StageProcess, float]] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
     stopping: bool = False
-    took: dict[str, float] = field(default_factory=dict)
+    took: dict[str, float] = field(default_factory=dict)  #: seconds of each stage that did work or failed
     failed: set[str] = field(default_factory=set)
-    last: dict[str, str] = field(default_factory=dict)
+    last: dict[str, str] = field(default_factory=dict)  #: last readable message of each stage
     lock: threading.Lock = field(default_factory=threading.Lock)
+    #: (expected seconds, seconds taken) of each finished stage.
     pace: list[tuple[float, float]] = field(default_factory=list)
 
     def remaining(self) -> tuple[float, float]:

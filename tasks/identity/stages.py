@@ -46,19 +46,12 @@ RUNTIME = (
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One stage.
+    """One stage."""
 
-    Attributes:
-        flow: module of its flow.
-        reads: settings it may read: sections, or single values of one (``evaluate.test``).
-        ignores: settings inside those sections that it does not read.
-        arm: the arm whose training it belongs to, if it belongs to only one.
-    """
-
-    flow: str
-    reads: tuple[str, ...]
-    ignores: tuple[str, ...] = ()
-    arm: str = ""
+    flow: str  #: module of its flow
+    reads: tuple[str, ...]  #: settings it may read: sections, or single values of one (``evaluate.test``)
+    ignores: tuple[str, ...] = ()  #: settings inside those sections that it does not read
+    arm: str = ""  #: the arm whose training it belongs to, if it belongs to only one
 
 
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")

@@ -43,19 +43,12 @@ _DIGEST = re.compile(r"[0-9a-f]{32,64}")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a value depends on, besides the code.
+    """What a value depends on, besides the code."""
 
-    Attributes:
-        policy: digest of the weights involved (32 to 64 hexadecimal digits), never a path.
-        problems: digest of the problems involved, likewise.
-        seed: sampling or resampling seed.
-        settings: every setting that matters, as JSON (``section.model_dump(mode="json")``).
-    """
-
-    policy: str
-    problems: str
-    seed: int
-    settings: Mapping[str, Any]
+    policy: str  #: digest of the weights involved (32 to 64 hexadecimal digits), never a path
+    problems: str  #: digest of the problems involved, likewise
+    seed: int  #: sampling or resampling seed
+    settings: Mapping[str, Any]  #: every setting that matters, as JSON (``section.model_dump(mode="json")``)
 
     def __post_init__(self) -> None:
         for name in ("policy", "problems"):

@@ -25,18 +25,13 @@ LEAST_FREE_GB = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        name: the checked item.
-        status: ``ok``; ``missing``: the default run does not work without it; ``optional``: it is missing and not
-            needed for the default run.
-        text: details, and what to do if it is missing.
-    """
-
-    name: str
+    name: str  #: the checked item
+    #: ``ok``; ``missing``: the default run does not work without it; ``optional``: it is missing and not needed for the
+    #: default run.
     status: str
-    text: str
+    text: str  #: details, and what to do if it is missing
 
 
 def examine(project: Path) -> list[Finding]:

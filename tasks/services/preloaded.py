@@ -98,19 +98,12 @@ def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], di
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """A request for a fork.
+    """A request for a fork."""
 
-    Attributes:
-        request: module, arguments, environment and working directory of the requesting process.
-        descriptors: its input, output and errors, open here.
-        client: the connection to it.
-        parent: process id of the process that waits for its end.
-    """
-
-    request: Mapping[str, Any]
-    descriptors: Sequence[int]
-    client: socket.socket
-    parent: int
+    request: Mapping[str, Any]  #: module, arguments, environment and working directory of the requesting process
+    descriptors: Sequence[int]  #: its input, output and errors, open here
+    client: socket.socket  #: the connection to it
+    parent: int  #: process id of the process that waits for its end
 
 
 def serve(path: Path) -> ForkRequest | None:
