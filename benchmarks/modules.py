@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import re
 import sys
 import tempfile
 import time
@@ -19,7 +18,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
@@ -31,7 +29,6 @@ from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.params import Params
-from pipeline_lib.training.budget import Budget
 from pipeline_lib.training.trainer import train
 
 RESULTS = Path("benchmarks/results/modules.json")
@@ -42,57 +39,38 @@ SAMPLES, SEED = 4, 2000
 COLOURS = {"2": "#6fa8dc", "3": "#0b5394", "4": "#b4443c"}
 
 
-def settings(modules: int, folder: Path, preset: str = "modules") -> Params:
-    """Return the settings of a preset with another number of modules."""
+def settings(modules: int, folder: Path) -> Params:
+    """Return the settings of the preset with another number of modules."""
     path = folder / "params.yaml"
     path.write_text(
-        f"environment: {preset}\nproblems: {{kind: module_graphs, modules: {modules}, levels: [1], "
+        f"environment: modules\nproblems: {{kind: module_graphs, modules: {modules}, levels: [1], "
         "sizes: {train: 1024, validation: 64, test: 128}}\n"
     )
     return load_params(path, Path("conf"))
 
 
-def tells_one_way(hand_out: str) -> float:
-    """Return 1 if a lead tells the same way of every file that it names, else 0."""
-    ways = [tuple(re.findall(r"\b(?:early|late)\b", line)) for line in hand_out.splitlines() if ".py" in line]
-    return float(len({*ways}) == 1 and len(ways[0]) == 1)
-
-
-def measure(params: Params, seeds: Mapping[int, Budget | None], folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for each seed, which may have a budget.
-
-    A row has held-out metrics before and after training, the tokens of an episode among them; the tokens sampled in
-    training, seconds, and the metrics of updates.
-    """
-    folder.mkdir(exist_ok=True)
+def measure(modules: int, seeds: Sequence[int], folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each seed: held-out metrics before and after training, seconds, and the metrics of updates."""
+    params = settings(modules, folder)
     prepare(params.environment.kind, params.problems, folder / "problems")
     began = time.perf_counter()
-    build_base(params.policy, folder / "problems", folder / "base", later=later_turns(params))
+    build_base(params.policy, folder / "problems", folder / "base")
     warm = time.perf_counter() - began
     test = load_split(folder / "problems", "test")
     sampling = Sampling(max_new_tokens=params.rollouts.max_new_tokens)
-    for seed, budget in seeds.items():
+    for seed in seeds:
         curve: list[dict[str, float]] = []
-        spent: list[float] = []
         with contextlib.closing(make_environment(params.environment, params.sandbox)) as environment:
             team = load_team(params.policy, folder / "base", environment.agents(test[0]))
 
             def played(environment: Any = environment, team: Any = team) -> dict[str, float]:
                 with contextlib.closing(make_engine(params.rollouts)) as engine:
                     engine.load(team.policies)
-                    records = evaluate_team(Player(environment, team, engine, sampling), test, SAMPLES, SEED, True)
-                shares = {name: mean(record.metrics[name] for record in records) for name in SHOWN}
-                tokens = mean(record.tokens for record in records)
-                if params.environment.team != "orchestrated":
-                    return {**shares, "tokens": tokens}
-                told = [tells_one_way(record.shown["turns"][0][0]) for record in records if record.shown]
-                return {**shares, "tokens": tokens, "tells_one_way": mean(told)}
+                    records = evaluate_team(Player(environment, team, engine, sampling), test, SAMPLES, SEED)
+                return {name: mean(record.metrics[name] for record in records) for name in SHOWN}
 
-            def on_step(
-                step: int, metrics: Mapping[str, float], curve: Any = curve, spent: list[float] = spent
-            ) -> None:
+            def on_step(step: int, metrics: Mapping[str, float], curve: Any = curve) -> None:
                 curve.append({name: round(metrics[f"metrics/{name}"], 4) for name in SHOWN})
-                spent.append(metrics["actions/tokens"])
 
             before = played()
             began = time.perf_counter()
@@ -106,12 +84,11 @@ def measure(params: Params, seeds: Mapping[int, Budget | None], folder: Path) ->
                     problems=load_split(folder / "problems", "train"),
                     seed=seed,
                     scratch=folder / f"run-{seed}",
-                    budget=budget,
                     on_step=on_step,
                 )
             trained = time.perf_counter() - began
-            row = {"modules": params.problems.modules, "seed": seed, "before": before, "after": played()}
-        yield {**row, "curve": curve, "tokens": sum(spent), "warm_start_s": round(warm), "training_s": round(trained)}
+            row = {"modules": modules, "seed": seed, "before": before, "after": played(), "curve": curve}
+        yield {**row, "warm_start_s": round(warm), "training_s": round(trained)}
 
 
 def keep(row: Mapping[str, Any]) -> None:
@@ -172,8 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     for modules in options.modules:
         with tempfile.TemporaryDirectory() as folder:
-            params = settings(modules, Path(folder))
-            for row in measure(params, dict.fromkeys(options.seeds), Path(folder)):
+            for row in measure(modules, options.seeds, Path(folder)):
                 print({name: value for name, value in row.items() if name != "curve"}, flush=True)
                 keep(row)
     rows = json.loads(RESULTS.read_text())
