@@ -241,8 +241,10 @@ def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
     assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
 
 
-@pytest.mark.parametrize("preset", ["coding-smollm2", "writing-smollm2"])
-def test_the_presets_with_a_real_model_need_less_than_four_gb(preset: str) -> None:
+@pytest.mark.parametrize(
+    ("preset", "prompt"), [("coding-smollm2", 160), ("writing-smollm2", 160), ("planning-smollm2", 140)]
+)
+def test_the_presets_with_a_real_model_need_less_than_four_gb(preset: str, prompt: int) -> None:
     params = settings(environment=preset)
     assert params.policy.warm_start is not None and params.problems.prompt == "plain"
-    assert refusal(params, STAGES, known(params), 160, 4e9, False) == ""
+    assert refusal(params, STAGES, known(params), prompt, 4e9, False) == ""

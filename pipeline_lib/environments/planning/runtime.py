@@ -19,10 +19,8 @@ from pipeline_lib.environments.planning.rewards import Talk, make_reward
 from pipeline_lib.environments.planning.settings import MOST_TOKENS, PlanningSettings
 
 _RULES = (
-    "You are {name}. You and {other} agree on a day and a place that suit both{price}. Each of you knows only what is "
-    "written here about itself, and reads what the other one says. Each word has a price: say what the other one "
-    "needs, or else write only a dash. When you know the plan, agree to it, for example: agree mon park\n"
-    "That is your last word, and the plan counts only if both of you agree to the same one.\n"
+    "You are {name}. Find a day and a place that suit you and {other}{price}. Each word has a price, and a dash is "
+    "silence. When you know the plan, agree, for example: agree mon park\n"
 )
 _RULES_ALONE = "Find a day and a place that suit first and second{price}. Write the plan, for example: agree mon park\n"
 _PRICE = ", at a price within both budgets. The prices are " + ", ".join(
