@@ -54,7 +54,7 @@ QUOTED = [
     ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
-    ("feedback.md", "**Against a further turn", ["benchmarks/results/tools.json"]),
+    ("feedback.md", "**Against a further turn", ["benchmarks/results/equal-tokens-coding-tools.json"]),
     (
         "documents.md",
         "> Against the base: IMPROVED. Answers with their support: 52.2",
@@ -75,7 +75,8 @@ QUOTED = [
     ("planning.md", "The single agent reads", ["benchmarks/results/planning-verdict.json"]),
     ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
-    ("modules.md", "**An orchestrated team**", ["benchmarks/results/orchestration.md"]),
+    ("modules.md", "**An orchestrated team**", ["benchmarks/results/modules-orchestrated-verdict.json"]),
+    ("modules.md", "**At equal tokens**", ["benchmarks/results/equal-tokens-modules-orchestrated.json"]),
     ("rewards.md", "The whole chain, three training runs", ["docs/runs/fine-reward.json"]),
     ("writing.md", "> **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
     ("writing.md", "The team is **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
@@ -144,6 +145,25 @@ def test_the_cost_of_monitors_is_the_measured_one() -> None:
     shares = {what: 100 * sum(run[what] for run in runs) / sum(run["training"] for run in runs) for what in runs[0]}
     told = FIGURE.findall(passage("monitors.md", "On the embedded default monitors"))
     assert told == [f"{shares['together']:.1f}", f"{shares['episodes without an agent']:.1f}"]
+
+
+@pytest.mark.parametrize(
+    ("page", "start", "preset"),
+    [
+        ("feedback.md", "**Against a further turn", "coding-tools"),
+        ("modules.md", "**At equal tokens**", "modules-orchestrated"),
+    ],
+)
+def test_teams_that_are_compared_at_equal_tokens_sampled_equally_many(page: str, start: str, preset: str) -> None:
+    found = json.loads((ROOT / f"benchmarks/results/equal-tokens-{preset}.json").read_text())
+    verdicts = {sentence.partition(":")[0] for sentence in found["comparisons"].values()}
+    assert {*re.findall("IMPROVED|WORSE|EQUIVALENT|INCONCLUSIVE", passage(page, start))} == verdicts
+    first, second = (
+        {name: team["training"]["tokens"] for name, team in found[name].items() if name != "base"}
+        for name in found["command"].split()[-2:]
+    )
+    assert list(first) == list(second) == ["seed 0", "seed 1", "seed 2"]
+    assert all(second[seed] <= tokens < 1.05 * second[seed] for seed, tokens in first.items())
 
 
 def test_meals_on_larger_tables_are_the_measured_ones() -> None:
