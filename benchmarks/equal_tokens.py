@@ -24,9 +24,9 @@ from pipeline_lib import storage
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.evaluation.comparison import measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.run import evaluate_team, record_of, refuse_losses
 from pipeline_lib.evaluation.table import Episodes
+from pipeline_lib.evaluation.verdict import decide
 from pipeline_lib.play import paired
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.training.budget import Budget, used
