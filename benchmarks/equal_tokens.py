@@ -75,7 +75,7 @@ def main() -> None:
         }
     first = experiments[parsed.first]
     others: dict[str, Episodes] = {parsed.second: trained[parsed.second], "its base": bases[parsed.first]}
-    if first.params.environment.tools is not None:
+    if getattr(first.params.environment, "tools", None) is not None:
         others["its own first texts"] = {seed: of_first_texts(team) for seed, team in teams[parsed.first].items()}
     settings, metrics = first.params.verdict, first.metrics
     found = decide(

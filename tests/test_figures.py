@@ -54,7 +54,11 @@ QUOTED = [
     ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
-    ("feedback.md", "**Against a further turn", ["benchmarks/results/equal-tokens-coding-tools.json"]),
+    (
+        "feedback.md",
+        "**Against a further turn",
+        ["benchmarks/results/equal-tokens-coding-tools.json", "benchmarks/results/tools.json"],
+    ),
     (
         "documents.md",
         "> Against the base: IMPROVED. Answers with their support: 52.2",
