@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from pipeline_lib.sandbox import judge
@@ -88,7 +89,8 @@ def _serve(connection: socket.socket, config: dict[str, Any], judges: set[int]) 
             return
         command, number, *more = json.loads(message)
         if command == "fork":
-            judges.add(_fork(socket.socket(fileno=descriptors[0]), number, config | {"jails": more[0]}))
+            with suppress(OSError):  # no process is left: whoever asked sees the connection close
+                judges.add(_fork(socket.socket(fileno=descriptors[0]), number, config | {"jails": more[0]}))
         elif number in judges:  # it has not been waited for, so the number is still its own
             os.kill(number, signal.SIGKILL)
 

@@ -288,27 +288,28 @@ class _Slot(threading.Thread):
     def _judge(self, entry: Entry) -> None:
         assert self._link is not None
         entry.attempts += 1
+        seconds, verdict = _OVERTIME * entry.wall_s + _LEAST_S, None
         try:
             self._link.send(entry.body)
-            kind, *rest = self._answer(_OVERTIME * entry.wall_s + _LEAST_S)
+            kind, *rest = self._answer(seconds)
             while kind == "ready":  # a fork server had ended while the slot had no job
-                kind, *rest = self._answer(_OVERTIME * entry.wall_s + _LEAST_S)
-        except (Lost, OSError) as error:
+                kind, *rest = self._answer(seconds)
+            if kind == "verdict":
+                verdict = wire.unpack_verdict(rest[0], entry.planned)
+        except Exception as error:  # whatever it is, somebody waits
             self._drop()
             self._slots.lost(entry, f"the judge died while it judged this job: {error}")
             return
-        if kind == "verdict":
-            verdict, final = wire.unpack_verdict(rest[0], entry.planned), rest[1]
-            if verdict.status is Status.TIMEOUT and not (entry.late or final):
-                entry.late = True
-                self._slots.again(entry)
-            else:
-                self._slots.end(entry, verdict)
-        else:  # "died", and the jail is made anew; or "broken", and it cannot be
+        if verdict is None:  # "died", and the jail is made anew; or "broken", and it cannot be
             self.ready = False
             if kind == "broken":
                 self._drop()
             self._slots.lost(entry, *rest)
+        elif verdict.status is Status.TIMEOUT and not (entry.late or rest[1]):
+            entry.late = True
+            self._slots.again(entry)
+        else:
+            self._slots.end(entry, verdict)
 
     def _answer(self, seconds: float) -> Sequence[Any]:
         """Return what the judge says next; raises `Lost` if it has ended, or takes longer and does nothing."""

@@ -15,11 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, judges, runtime, slots
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict, judges, runtime, slots, wire
 from pipeline_lib.sandbox import executor as executing
 from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Patience
+from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.time_limits import runnable_s
 from pipeline_lib.sandbox.worker import ProcessJail
 from tests.needs import JAILS
@@ -196,6 +197,19 @@ def test_a_late_judge_is_stuck_only_if_it_does_nothing(
     assert found is stuck
 
 
+def test_a_verdict_that_nobody_can_read_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = wire.unpack_verdict, list[bytes]()
+
+    def unpack(body: bytes, planned: Planned) -> Verdict:
+        seen.append(body)
+        return real(body if len(seen) > 1 else body[:-1], planned)
+
+    monkeypatch.setattr(wire, "unpack_verdict", unpack)
+    with Executor(slots=1, limits=LIMITS) as executor:
+        (verdict,) = executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
+    assert (verdict.status, verdict.attempts) == (Status.PASSED, 2)
+
+
 def test_a_judge_that_stands_still_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "_LEAST_S", 1.0)
     monkeypatch.setattr(slots, "_CHECK_S", 0.2)
@@ -283,11 +297,13 @@ def test_a_killer_from_outside_that_finds_one_worker_alone_makes_no_crash() -> N
 
 def test_jobs_are_given_back_when_nothing_works_and_judged_when_it_does_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with Executor(slots=1, limits=LIMITS) as executor:
-        parent = executor.health()["parent"]
+        health = executor.health()
+        parent, own = health["parent"], [psutil.Process(pid) for pid in health["judges"]]
         with monkeypatch.context() as broken:
             broken.setattr(slots, "_BROKEN_S", 1.0)
             broken.setattr(judges, "_START", "raise SystemExit('main() does not start')")
             os.kill(parent, signal.SIGKILL)
+            assert wait_until_gone(own) == []  # with their parent, if not at once
             (lost,) = executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
             assert lost.status is Status.INFRA_ERROR
             assert lost.error == "no worker could be started for 1 s: the parent of the judges ended while starting"
