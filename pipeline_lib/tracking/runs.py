@@ -188,50 +188,55 @@ class RunRecorder:
     def _update_states(self, key: RunKey, ended: str = "") -> None:
         """Mark runs whose process has ended as KILLED, and end the parent if no process works on it any more.
 
-        ``key`` is any run of the whole; ``ended`` a process that has just reported its end.
+        ``key`` is any run of the whole; ``ended`` a process that has just reported its end.  All parts are read only
+        when the whole has ended: there may be hundreds.
         """
         experiment, parent = self.ids(key.parent)
+        below = f"tags.`{TAG_PARENT}` = '{parent}'"
         with self._alone():
-            below = f"tags.`{TAG_PARENT}` = '{parent}'"
-            parts: dict[str, str] = {}
-            ends: list[int] = []
-            for part in self._client.search_runs([experiment], below, order_by=["attributes.start_time ASC"]):
-                status = part.info.status
-                if status == "RUNNING" and not is_running(part.data.tags.get(TAG_PROCESS, "")):
-                    status = "KILLED"
-                    self._client.set_terminated(part.info.run_id, status=status)
-                parts[part.info.run_name] = status  # a part that was run again counts by its last attempt
-                ends.append(part.info.end_time or 0)
             whole = self._client.get_run(parent)
             tags = dict(whole.data.tags)
             if ended == tags.get(TAG_PROCESS) and not is_owned(tags):  # a single stage that has finished but still runs
                 tags[TAG_PROCESS] = ""
                 self._client.set_tag(parent, TAG_PROCESS, "")
-            state = state_of_whole(tags, set(parts.values()))
-            if whole.info.status == "RUNNING" != state:
-                self._client.set_terminated(parent, status=state, end_time=max(ends, default=0) or None)
+            works = is_running(tags.get(TAG_PROCESS, ""))
+            for part in self._client.search_runs([experiment], f"{below} AND attributes.status = 'RUNNING'"):
+                if is_running(part.data.tags.get(TAG_PROCESS, "")):
+                    works = True
+                else:
+                    self._client.set_terminated(part.info.run_id, status="KILLED")
+            if works or whole.info.status != "RUNNING":
+                return
+            parts: dict[str, str] = {}
+            ends: list[int] = []
+            for part in self._client.search_runs([experiment], below, order_by=["attributes.start_time ASC"]):
+                parts[part.info.run_name] = part.info.status  # a part that was run again counts by its last attempt
+                ends.append(part.info.end_time or 0)
+            state = state_of_whole(is_owned(tags), set(parts.values()))
+            self._client.set_terminated(parent, status=state, end_time=max(ends, default=0) or None)
 
     def _find_or_create(self, key: RunKey, experiment: str, parent: str, process: str, when: int | None) -> str:
         identity = {TAG_RUN: key.run, TAG_SETTINGS: key.settings, TAG_PART: key.part or _NO_PART}
         wanted = " AND ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
+        made = ""
         with self._alone():
-            began, made = time.monotonic(), ""
+            began = time.monotonic()
             found = list(self._client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"]))
             if not found:
                 tags = {**identity, TAG_PROCESS: process, TAG_CREATED: f"{time.time():.1f}"}
                 tags |= {TAG_PARENT: parent} if parent else {}
                 found = [self._client.create_run(experiment, when, tags, key.name)]
                 made = str(found[0].info.run_id)
-            if _is_shared(self._uri) and any(_is_young(run.data.tags) for run in found):
-                # Who asked before this one was made may still be making theirs, as slowly as this server is.
-                time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
-                found = sorted(self._client.search_runs([experiment], wanted), key=lambda run: str(run.info.run_id))
-            kept = str(found[0].info.run_id)
-            if made == kept:
-                self._known_steps[kept] = defaultdict(set)  # a new run has no history
-            elif made:
-                self._client.delete_run(made)
-            return kept
+        if _is_shared(self._uri) and any(_is_young(run.data.tags) for run in found):
+            # Who asked before this one was made may still be making theirs, as slowly as this server is.
+            time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
+            found = sorted(self._client.search_runs([experiment], wanted), key=lambda run: str(run.info.run_id))
+        kept = str(found[0].info.run_id)
+        if made == kept:
+            self._known_steps[kept] = defaultdict(set)  # a new run has no history
+        elif made:
+            self._client.delete_run(made)
+        return kept
 
     def _steps(self, run: str) -> dict[str, set[int]]:
         """Return the steps that already have a value, by metric; one request per metric of a run, then cached."""
@@ -272,13 +277,11 @@ def is_owned(tags: Mapping[str, str]) -> bool:
     return tags.get(TAG_OWNED) == "True"
 
 
-def state_of_whole(tags: Mapping[str, str], parts: Set[str]) -> str:
-    """Return the state of a parent run without a reported end (RUNNING, FINISHED, FAILED or KILLED).
+def state_of_whole(owned: bool, parts: Set[str]) -> str:
+    """Return the state of a parent run on which nobody works, and without a reported end (FINISHED, FAILED or KILLED).
 
-    It follows from the parent's tags and the states of its parts, the last attempt at each.
+    It follows from whether it has an owner and from the states of its parts, the last attempt at each.
     """
-    if "RUNNING" in parts or is_running(tags.get(TAG_PROCESS, "")):
-        return "RUNNING"
-    if is_owned(tags) or not parts:  # its process has ended without a report
+    if owned or not parts:  # its process has ended without a report
         return "KILLED"
     return next((state for state in ("FAILED", "KILLED") if state in parts), "FINISHED")

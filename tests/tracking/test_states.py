@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow.entities import Run
 
+from pipeline_lib.locks import locked
 from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.addresses import LOCK
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
 from pipeline_lib.tracking.recorder import Recorder
+from pipeline_lib.tracking.runs import RunRecorder
 from tests.tracking.conftest import Reader
 
 A = "a" * 64
@@ -120,6 +124,47 @@ def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_h
     part.finish()
     assert again.close(60)
     assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_a_part_of_a_large_run_that_works_reads_no_part_that_has_ended(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of hundreds of parts would take longer than the one before."""
+    recorder, process = RunRecorder(f"sqlite:///{home}/mlflow.db", home), own_process()
+    parent = RunKey("team", "brave-owl", A, "", "brave-owl")
+    recorder.open(parent, {}, {}, process, 1000, conducted=True)
+    read: list[str] = []
+    search = recorder._client.search_runs
+
+    def noted(*arguments: object, **options: object) -> list[Run]:
+        found = list(search(*arguments, **options))
+        read.extend(run.info.run_name for run in found)
+        return found
+
+    monkeypatch.setattr(recorder._client, "search_runs", noted)
+    for name in ("one", "two", "three"):
+        read.clear()
+        recorder.open(part := RunKey("team", "brave-owl", A, name, name), {}, {}, process, 2000)
+        recorder.close(part, "FAILED" if name == "one" else "FINISHED", process, 3000)
+        assert set(read) <= {name}
+    recorder.close(parent, "FINISHED", process, 4000)
+    assert Reader(f"sqlite:///{home}/mlflow.db").statuses()["brave-owl"] == "FINISHED"
+
+
+def test_who_waits_for_writers_on_other_machines_holds_up_nobody_here(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: list[bool] = []
+
+    def settle(seconds: float) -> None:
+        with locked(home / LOCK, wait=False):
+            free.append(True)
+
+    monkeypatch.setattr("pipeline_lib.tracking.runs._is_shared", lambda uri: True)
+    monkeypatch.setattr("pipeline_lib.tracking.runs.time.sleep", settle)
+    recorder = RunRecorder(f"sqlite:///{home}/mlflow.db", home)
+    recorder.open(RunKey("team", "brave-owl", A, "", "brave-owl"), {}, {}, own_process(), 1000)
+    assert free
 
 
 def killed(process: subprocess.Popen[str]) -> None:
