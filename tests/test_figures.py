@@ -77,6 +77,7 @@ QUOTED = [
     ),
     ("planning.md", "> Against the base: IMPROVED", ["benchmarks/results/planning-verdict.json"]),
     ("planning.md", "The single agent reads", ["benchmarks/results/planning-verdict.json"]),
+    ("planning.md", "**SmolLM2-135M**", ["benchmarks/results/planning-smollm2.json"]),
     ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
     ("modules.md", "**An orchestrated team**", ["benchmarks/results/modules-orchestrated-verdict.json"]),
