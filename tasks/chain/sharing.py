@@ -28,6 +28,7 @@ log = logging.getLogger("symposium.stage")
 WAITS_S = (1.0, 4.0, 15.0)
 _CLOCKS = "the difference between the request time and the server's time is too large"  # S3: more than 15 minutes
 _FULL = "no space left on device"  # what a store says that is a folder, and what this machine's disk says
+_FAULT = "we encountered an internal error, please try again"  # what SeaweedFS says when it is full
 _ROOM = 16 << 20
 
 
@@ -149,6 +150,8 @@ def _send(project: Path, *stages: str, pause: Callable[[float], object]) -> None
                 why = "the clocks of this machine and of the store differ by more than 15 minutes; set the wrong one"
             if _FULL in why.lower() and shutil.disk_usage(project).free > _ROOM:
                 why = f"{where} is full"
+            if _FAULT in why.lower():
+                why = f"{where} takes no files because of an error of its own, as SeaweedFS does when its disk is full"
             if wait_s is not None:
                 log.warning("%s could not be shared, tried again in %.0f s: %s", what, wait_s, why.splitlines()[-1])
             if wait_s is None or pause(wait_s):

@@ -141,7 +141,8 @@ def send_to_origin() -> None:
     where = _repository()
     if "origin" in _git(where, "remote").split():
         _take_from_origin(where)  # else it refuses a record that another machine has sent under the same name
-        _git(where, "push", "--quiet", "origin", f"{_SHARED}/*:{_SHARED}/*", timeout_s=_ORIGIN_S, **_quiet())
+        if _git(where, "for-each-ref", _SHARED):  # of nothing, git makes an error where origin is empty
+            _git(where, "push", "--quiet", "origin", f"{_SHARED}/*:{_SHARED}/*", timeout_s=_ORIGIN_S, **_quiet())
 
 
 def _take_from_origin(where: Path) -> None:

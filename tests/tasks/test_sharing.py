@@ -239,6 +239,29 @@ def test_a_store_that_is_full_is_named_and_no_other_disk(
     assert "tried again in 0 s: the store is full" in caplog.text
 
 
+def test_an_empty_origin_takes_no_records_before_there_are_any(project: Path, tmp_path: Path) -> None:
+    run(tmp_path, "git", "init", "-q", "--bare", "empty.git")
+    run(project, "git", "remote", "set-url", "origin", str(tmp_path / "empty.git"))
+    with sharing(project):
+        pass
+
+
+def test_a_full_seaweedfs_is_told_as_such(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What DVC said when SeaweedFS was on a full disk."""
+    why = "[Errno 121] We encountered an internal error, please try again.: An error occurred (InternalError)"
+    said = f"failed to transfer 'fd5b' - {why}\nERROR: failed to push data to the cloud - 3 files failed to upload"
+
+    def full(*_: object) -> str:
+        raise ChainError(said)
+
+    monkeypatch.setattr(module, "ask", full)
+    with pytest.raises(ChainError, match=r"the store takes no files .* as SeaweedFS does when its disk is full\n"):
+        module._send(project, "make", pause=lambda _: False)
+    assert "tried again in 0 s: the store takes no files" in caplog.text
+
+
 def test_a_clock_that_is_wrong_is_named_in_place_of_every_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
