@@ -23,7 +23,8 @@ _MOST_NESTED = 5 * values.MAX_DEPTH + 8  # nested brackets: a dict is a list of 
 _USUAL_DIGITS = 4300  # Python's default limit for a decimal integer; an encoded one has at most 19
 _MARSHAL_VERSION = 2  # read by every Python 3
 _json: Any = json.encoder
-# json.JSONEncoder would create this for every text it writes: no indent, sorting or skipping, NaN allowed.
+# json.JSONEncoder would create this for every text it writes, and of what a program has made of the module: some change
+# how it writes numbers.  No indent, sorting or skipping, NaN allowed.
 _pieces = _json.c_make_encoder(
     None, json.JSONEncoder().default, _json.encode_basestring, None, ":", ",", False, False, True
 )
