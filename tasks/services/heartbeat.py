@@ -65,7 +65,7 @@ class _Heart:
         assert dist.group.WORLD is not None
         dist.group.WORLD.set_timeout(_PATIENCE)
         # A connection of its own: the other one may wait for something.
-        self._store = dist.group.WORLD.get_group_store().clone()
+        self._store = dist.group.WORLD.get_group_store().clone()  # type: ignore[attr-defined]
         self._rank = processes.rank
         self._counts = [0] * processes.world
         self._silent = [0] * processes.world  # beats of this rank since the last one that was seen of each
