@@ -7,6 +7,7 @@ Also the bounds that keep the need for memory low.  They are here, because what 
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,13 @@ SMALL_MODEL = 8_000_000
 
 #: By how much a process that trains a large model may grow before it gives freed memory back.
 HELD_AT_MOST = 128 * 2**20
+
+#: On a CPU oneDNN compiles a kernel of half a megabyte for each new shape of a product; it keeps the last so many, and
+#: so does torch.  With 1,024, the default of both, a process holds half a gigabyte more and is not faster, since few
+#: shapes come again so much later.
+KEPT_KERNELS = 256
+for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
+    os.environ.setdefault(_name, str(KEPT_KERNELS))
 
 _GROUPS = Path("/sys/fs/cgroup")
 #: By name of the hierarchy in /proc/self/cgroup: its folder, and the files with limit and use.

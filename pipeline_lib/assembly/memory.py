@@ -37,6 +37,7 @@ from typing import Any
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import (
     HELD_AT_MOST,
+    KEPT_KERNELS,
     KEPT_PRODUCTS,
     LOGITS_CHUNK,
     MOST_ROWS,
@@ -66,8 +67,8 @@ PROMPT_TOKENS = 512
 CHARACTERS, TEMPLATE_TOKENS = 3.2, 32
 #: Logits, probabilities, their sums, and what is chosen from them.
 DRAW_COPIES = 4
-#: Bytes of a compiled kernel of oneDNN, how many it keeps at most, and for how many products of a layer and the head.
-KERNEL, MOST_KERNELS, PRODUCTS = 0.54 * 2**20, 1024, 5
+#: Bytes of a compiled kernel of oneDNN, and for how many products of a layer and the head there is one.
+KERNEL, PRODUCTS = 0.54 * 2**20, 5
 #: Copies of a chunk of logits in the update: below a frozen head, and below a trained one or in a single chunk.
 FROZEN_COPIES, TRAINED_COPIES = 2, 5
 #: Further copies of logits with top-k or top-p, which sort them.
@@ -260,8 +261,8 @@ def _sampling(
     else:
         rows = int(params.rollouts.rows)
     needed.rows = min(rows, actions)
-    if not on_gpu and width == 4:
-        needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows)
+    if not on_gpu:
+        needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows, width)
     needed.phases["sampling"] = {
         "cache": needed.rows * needed.tokens * each,
         "prompts": prompts,
@@ -272,14 +273,16 @@ def _sampling(
     }
 
 
-def _kernels(sizes: Sizes, rows: int) -> float:
+def _kernels(sizes: Sizes, rows: int, width: int) -> float:
     """Return the bytes of compiled kernels: a small model's rows are rounded to eight sizes for each power of two."""
+    if width == 2:  # products of any shape have one, those of the update and of attention too
+        return KERNEL * KEPT_KERNELS
     if not sizes.fused:
         return 0.0
     counts = float(rows)
     if sizes.parameters <= SMALL_MODEL:
         counts = sum(min(8.0, most / 8) + 4 * max(0.0, math.log2(most / 64)) for most in (rows, PREFILL_TOKENS))
-    return KERNEL * min(float(MOST_KERNELS), PRODUCTS * counts)
+    return KERNEL * min(float(KEPT_KERNELS), PRODUCTS * counts)
 
 
 def _actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:

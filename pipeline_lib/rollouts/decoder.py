@@ -148,8 +148,7 @@ class FusedDecoder(RolloutModel):
     def _rows(self, needed: int, most: int = sys.maxsize) -> int:
         """Round a number of rows up to one of few sizes, by an eighth at most.
 
-        oneDNN compiles a kernel for each new size, which takes as long as a step or two, and keeps up to 1,024 of them,
-        half a megabyte each.
+        oneDNN compiles a kernel for each new size (`KEPT_KERNELS`), which takes as long as a step or two.
         """
         if not self._kernels.compiles:
             return needed

@@ -223,6 +223,12 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
     assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
 
 
+def test_products_of_many_shapes_keep_few_kernels() -> None:
+    """With the defaults of oneDNN and torch it grows by 370 MiB."""
+    done = subprocess.run([sys.executable, "-m", "tests.policies.many_shapes"], check=True, capture_output=True)
+    assert int(done.stdout) < 200
+
+
 @pytest.mark.drawn("measured memory", "pipeline_lib")
 def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
     warm = {"steps": 2, "batch": 4}  # in the second step there is the optimiser's state as well
