@@ -176,8 +176,8 @@ def packages() -> Drawing:
 def purpose(package: str) -> str:
     """Return the first sentence of the docstring of a package or module."""
     path = ROOT / package.replace(".", "/")
-    package = path / "__init__.py"  # a folder without it holds what an older version has left
-    text = (package if package.is_file() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    first = path / "__init__.py"  # a folder without it holds what an older version has left
+    text = (first if first.is_file() else path.with_suffix(".py")).read_text(encoding="utf-8")
     paragraph = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("``", "").replace("`", "")
     return " ".join(re.split(r"\.(?:\s|$)", paragraph)[0].split())
 
