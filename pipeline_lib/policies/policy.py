@@ -64,9 +64,9 @@ class Policy:
 
         What spells a special token in it is text: other agents and data sets cannot end a message or begin one.
         """
-        tokenizer: Any = self.tokenizer
         if not self.chat:
-            return tuple(tokenizer(observation, split_special_tokens=True)["input_ids"])
+            encoded: Any = self._encoder(observation)(observation)
+            return tuple(encoded["input_ids"])
         return self._encode(lambda content: self._in_template([("user", content)]), observation)
 
     def encode_result(self, action: Sequence[int], result: str, most: int | None = None) -> tuple[int, ...]:
@@ -107,13 +107,24 @@ class Policy:
 
     def _encode(self, fill: Callable[[str], str], text: str) -> tuple[int, ...]:
         """Return the token ids of ``fill(text)``; special tokens are what ``fill`` adds, and never within ``text``."""
-        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False)
-        if any(token.special and token.content in text for token in self.tokenizer.added_tokens_decoder.values()):
+        encode = self._encoder("", add_special_tokens=False)
+        if self._spells(text):
             head, _, tail = fill(_CONTENT).rpartition(_CONTENT)
-            parts = [encode(head), encode(text, split_special_tokens=True), encode(tail)]
+            parts = [encode(head), self._encoder(text, add_special_tokens=False)(text), encode(tail)]
         else:
             parts = [encode(fill(text))]
         return tuple(int(i) for part in parts for i in part["input_ids"])
+
+    def _encoder(self, text: str, **more: bool) -> Callable[[str], Any]:
+        """Return the tokenizer, or, if ``text`` spells a special token, one for which there are none."""
+        if self._spells(text):
+            more["split_special_tokens"] = True
+        return partial(cast(Any, self.tokenizer), **more)
+
+    def _spells(self, text: str) -> bool:
+        """Return whether a text spells a special token."""
+        known = getattr(self.tokenizer, "added_tokens_decoder", {})  # a server's agents have no tokenizer here
+        return any(token.special and token.content in text for token in known.values())
 
     def _shortened(self, text: str, most: int) -> str:
         """Return the beginning of a text that has at most so many tokens.
@@ -121,7 +132,7 @@ class Policy:
         Of a long text only a beginning is encoded.  Its end, within a word, may be encoded in another way than in the
         whole text, so what is kept must lie in its first half: no token is as long as the second.
         """
-        encode = partial(cast(Any, self.tokenizer), add_special_tokens=False, split_special_tokens=True)
+        encode = self._encoder(text, add_special_tokens=False)
         size = max(_BEGINNING, 8 * most)
         while True:
             ids = encode(text[:size])["input_ids"]

@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.evaluation.looks import (
-    Look,
-    Sweep,
-    changed_plans,
-    correct_for_looks,
-    history,
-    looks_at,
-    not_counted,
-    seen_in_validation,
-)
+from pipeline_lib.evaluation.look_correction import correct_for_looks, not_counted
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, history, looks_at, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan, check_plan, make_plan
 from pipeline_lib.evaluation.verdict import add_plan_and_looks
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
