@@ -51,6 +51,18 @@ def test_the_parts_are_those_of_the_formulas() -> None:
     assert parts.phases["update"]["gradients"] == 4 * adapter
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_compiled_kernels_are_counted_up_to_what_is_kept(dtype: str) -> None:
+    """Of bfloat16 every shape has one; of float32 five products of each number of rows in sampling, here up to 8."""
+    params = settings(**SMOL, rollouts={"rows": 8}) if dtype == "float32" else bfloat16()
+    count = {"float32": 5 * 8, "bfloat16": 256}[dtype]
+    assert need(params, "train", known(params), 372, LARGE).lasting["compiled kernels"] == count * 0.54 * 2**20
+
+
+def bfloat16() -> Params:
+    return settings(policy={"preset": "smollm2-135m", "dtype": "bfloat16"}, train="coding-paper", problems="humaneval")
+
+
 @pytest.mark.parametrize(
     ("changes", "part", "factor"),
     [
