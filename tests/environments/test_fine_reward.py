@@ -285,3 +285,23 @@ def test_a_contract_is_refused_where_none_is_known():
         validate_params(changes, Path("params.yaml"))
     reward["contract"] = 0
     validate_params(changes, Path("params.yaml"))
+
+
+def test_each_agent_earns_its_own_form_and_tests(executor):
+    """By hand: 1 for the own function and 9 for its own tests, of 10; without the contract nobody earns by itself."""
+    high = CodingEnvironment(Settings(reward={"kind": "fine"}), lambda: executor).reward_bounds[1]
+    hidden = results(f"{IDENTITY}\n{MAIN}", "main", PROBLEM.hidden_tests)
+    met = results(IDENTITY, "aux", contract(PROBLEM))
+    expected = {
+        (RIGHT, MAIN): (1.0, 1.0),
+        (IDENTITY, ALONE): (0.1 + 0.9 * met.count("ok") / len(met), 1.0),  # whatever the main function does
+        (IDENTITY, MAIN): (0.1 + 0.9 * met.count("ok") / len(met), 0.1 + 0.9 * hidden.count("ok") / len(hidden)),
+        (RIGHT, "I would sum them up."): (1.0, 0.0),
+        ("", ALONE): (0.0, 1.0),
+    }
+    for outcome, earned in zip(play(executor, *expected), expected.values(), strict=True):
+        assert outcome.agent_rewards == pytest.approx({"helper": high * earned[0], "main": high * earned[1]}), (
+            outcome.details
+        )
+    (outcome,) = play(executor, (RIGHT, MAIN), contract=0)
+    assert outcome.agent_rewards == {}

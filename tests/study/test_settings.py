@@ -105,3 +105,15 @@ def test_the_shipped_studies_can_be_run(path: Path) -> None:
     assert len(study.seeds) >= 5
     cells = [cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in cells_of(study)]
     assert len({cell.model_dump_json() for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "docs/examples").glob("own-rewards-*.yaml")), ids=lambda file: file.stem
+)
+def test_studies_of_own_rewards_differ_in_nothing_else(file: Path) -> None:
+    study = load_study(file)
+    params = [cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in cells_of(study)]
+    assert [each.train.individual_reward for each in params] == [0.0, 0.5, 1.0]
+    others = [each.model_copy(update={"train": None}) for each in params]
+    train = [each.train.model_copy(update={"individual_reward": 0.0}) for each in params]
+    assert others == others[:1] * 3 and train == train[:1] * 3

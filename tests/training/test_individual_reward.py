@@ -193,7 +193,12 @@ def test_each_philosophers_own_meals_add_up_to_the_joint_share() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("train: {individual_reward: 1}", "rewards the team only"),
+        ("{environment: writing, train: {individual_reward: 1}}", "rewards the team only"),
+        ("train: {individual_reward: 1}", "set problems.kind to generated and environment.reward to"),
+        (
+            "{environment: {reward: {kind: fine, contract: 0}}, train: {individual_reward: 1}}",
+            "with contract above 0",
+        ),
         (
             "{environment: modules, train: {individual_reward: 1, credit: {kind: latin}}}",
             "set credit: {kind: aligned}",

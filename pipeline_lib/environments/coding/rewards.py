@@ -56,6 +56,15 @@ class Reward(reward.Reward[Facts, float]):
     needs_contract: bool = False  #: `Facts.contract` is used and must be measured
     mutants: int = 0  #: greatest number of mutants run for `Facts.killed`; 0: it is not used
 
+    def of_agents(self, facts: Facts) -> tuple[float, float]:
+        """Return what helper and main agent of a pair earn by themselves, for form and tests, within the bounds.
+
+        The helper's tests are those of the helper alone, the main agent's are the hidden tests of the program.
+        """
+        forms, tests = [role.returns for role in facts.program.roles], (facts.contract, facts.passed)
+        helper, main = (self.bounds[1] * (0.1 * form + 0.9 * share) for form, share in zip(forms, tests, strict=True))
+        return helper, main
+
 
 class SoundReward(Reward):
     """The default: syntax tree, hidden tests and ablation; nothing is gained by text that only looks right.

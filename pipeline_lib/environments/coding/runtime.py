@@ -287,6 +287,8 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         facts = self._facts(attempt, list(ladder.values()))
         terms = self._reward.terms(facts)
         reward = total(terms)
+        judged = len(program.roles) > 1 and self._reward.needs_contract
+        own = dict(zip(self._agents, self._reward.of_agents(facts), strict=True)) if judged else {}
         return Outcome(
             reward=reward,
             terms=terms,
@@ -294,6 +296,7 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             state=state,
             done=attempt.last or is_enough(reward, self.reward_bounds, self._stop_at),
             details=_details(attempt),
+            agent_rewards=own,
         )
 
     def _facts(self, attempt: CodingAttempt, ladder: Sequence[Verdict]) -> Facts:

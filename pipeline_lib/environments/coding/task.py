@@ -122,6 +122,7 @@ class CodingTask(TeamTask):
     problem = CodingProblem
     measures = METRICS
     primary = "tests_passed"
+    rewards_agents = True
     examiner = CodingExaminer
     meanings = TERMS
     chosen_by = "visible"
@@ -185,7 +186,7 @@ class CodingTask(TeamTask):
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse what cannot work: too few generated problems, a contract where none is known, no tool, no critic."""
+        """Refuse what cannot work: a contract, a tool, a critic or enough problems that there are not."""
         packages = getattr(params.sandbox, "packages", None)  # other kinds of sandbox have their own machine's
         for source in params.environment.feedback:
             tool = ANALYSERS.get(source)
@@ -206,10 +207,17 @@ class CodingTask(TeamTask):
                 "evaluate.equal_effort chooses among attempts by visible tests, and problems.visible_tests is 0; set "
                 "it to 1 or more, or evaluate.equal_effort to 0"
             )
-        if params.problems.kind == "generated":
+        reward, generated = params.environment.reward, params.problems.kind == "generated"
+        judged = reward.kind == "custom" or (reward.kind == "fine" and reward.contract > 0)
+        if params.train.individual_reward and not (generated and judged):
+            raise ValueError(
+                "train.individual_reward rewards a helper for meeting its own contract, which generated problems state "
+                "and the fine reward measures: set problems.kind to generated and environment.reward to {kind: fine}, "
+                "with contract above 0, or train.individual_reward to 0"
+            )
+        if generated:
             check_steps(params)
             return
-        reward = params.environment.reward
         if params.environment.team == "pair" and reward.kind == "fine" and reward.contract > 0:
             raise ValueError(
                 f"environment.reward.contract ({reward.contract}) pays for a helper that meets its own contract, and "
