@@ -1,4 +1,4 @@
-"""Flows: which tasks run, in which order; one flow per DVC stage, and the whole experiment.
+"""Flows: what each stage of the chain and each command does, one file each, and the whole experiment.
 
 Importing this package prepares the process environment (`tasks.services.process_environment.prepare`) before Prefect,
 MLflow or torch read it, so ``python -m flows.<stage>`` behaves the same from a shell, from DVC and from a Prefect

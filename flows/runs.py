@@ -9,6 +9,7 @@ that was done (a result that DVC has already takes seconds to get); and its note
 
 import argparse
 
+from flows.compare import recorded_runs
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
 from pipeline_lib.tracking.verdicts import TrackedRun
@@ -18,7 +19,6 @@ from tasks.runtime.exit_status import explained
 from tasks.runtime.progress import duration
 from tasks.runtime.tracked_run import METRIC, TOOK, VERDICT
 from tasks.services.process_environment import places
-from tasks.stages.comparing import recorded_runs
 
 HEADINGS = ("run", "environment", "started (UTC)", "verdict", "base", "selected")
 

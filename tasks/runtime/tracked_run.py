@@ -133,7 +133,7 @@ def _ui() -> str:
     return (given if given.startswith("http") else server_url("mlflow") or "").rstrip("/")
 
 
-#: Tags of the verdict's run in MLflow; `tasks.stages.comparing` reads them.
+#: Tags of the verdict's run in MLflow; `flows.compare` reads them.
 VERDICT, LINES, METRIC = "verdict", "symposium.lines", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 #: Deviations from the plan, in words (empty: it was fixed before and followed), and the number of looks.

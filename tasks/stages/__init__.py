@@ -1,1 +1,1 @@
-"""What each stage of the chain does, one file each."""
+"""What several stages of the chain do: play a team's checkpoints, and tell MLflow of the selected team."""

@@ -269,7 +269,7 @@ def test_every_module_that_a_stage_imports_is_part_of_its_identity(finished: Pat
         assert module in code or runtime or package, f"{stage} imports {module}, which is no part of its identity"
     assert {module for stage, module in seen if stage == "train"} >= {
         "pipeline_lib.training.loss",
-        "tasks.stages.training",
+        "flows.train",
     }
 
 

@@ -1,8 +1,8 @@
 import pytest
 
+from flows.report import task_name
 from pipeline_lib.report.style import wrap
 from pipeline_lib.report.text import cell, sentence_only, typeset
-from tasks.stages.reporting import task_name
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from flows.train import allow_by_audit
 from pipeline_lib import storage
 from pipeline_lib.audit.result import Status, describe_reward, reward_digest
 from pipeline_lib.settings import Params, SettingsError
 from tasks.experiment.arms import RESULTS
-from tasks.stages.training import allow_by_audit
 
 OWN = "from pipeline_lib.environments.coding.rewards import SoundReward\n\nclass Own(SoundReward):\n    FACTOR = 1\n"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from flows import compare
+from flows.compare import compare_runs
 from pipeline_lib.tracking import Tracker
 from pipeline_lib.tracking.verdicts import tracked_verdicts
 from tasks.runtime.arguments import ArgumentError
 from tasks.services.servers import ServerError
-from tasks.stages.comparing import compare_runs
 
 
 def finish(

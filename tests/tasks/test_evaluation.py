@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
+from flows import sweep, test
 from pipeline_lib import storage
 from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
@@ -24,7 +25,7 @@ from tasks.experiment.plans import plan_of
 from tasks.identity.stages import RUNTIME
 from tasks.looks.records import LOOKS, SWEEPS, records
 from tasks.runtime.caching import CachedTask, Identity
-from tasks.stages import evaluation, sweeping, testing
+from tasks.stages import evaluation
 from tasks.stages.evaluation import Evaluated, Evaluator
 
 SAMPLES = SampleSettings(samples=2, seed=1000)
@@ -85,7 +86,7 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
 
 #: What a sweep or the test runs beside playing: it decides what is asked for, and reads and records what came.
 BESIDE_PLAYING = {
-    "flows", "flows.sweep", "flows.test", "tasks.stages.sweeping", "tasks.stages.testing", "tasks.stages.champion",
+    "flows", "flows.sweep", "flows.test", "tasks.stages.champion",
     "tasks.experiment.left_out", "tasks.experiment.arms", "tasks.experiment.episode_files",
     "tasks.looks", "tasks.looks.looking",
     "tasks.looks.records", "pipeline_lib.evaluation.selected", "pipeline_lib.evaluation.clusters",
@@ -121,10 +122,10 @@ def test_a_look_is_counted_before_the_first_episode_is_played_or_read(
     run = MagicMock(params=params, arm=TEAM, seed=0)
     run.name = "brave-owl"
     with pytest.raises(KeyboardInterrupt):
-        testing.test_teams(run)
+        test.test_teams(run)
     assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0]["episodes"] == ""
     with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep_arm(run)
+        sweep.sweep_arm(run)
     assert len(records(SWEEPS)) == 1
 
 

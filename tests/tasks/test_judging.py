@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from flows.select import select_checkpoints
+from flows.verdict import COMPARED, judge
 from pipeline_lib import storage
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
@@ -33,8 +35,6 @@ from tasks.experiment.plans import plan_of
 from tasks.looks import looking
 from tasks.runtime.tracked_run import ENDED, PLAN_FAULTS
 from tasks.stages.champion import update_champion
-from tasks.stages.judging import COMPARED, judge
-from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
 
 SMALL: dict[str, Any] = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from flows import train
 from pipeline_lib.assembly import teams as assembled
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import TEAM
-from tasks.stages import training
 
 SETTINGS = """
 train: {steps: 2, checkpoint_every: 2, problems_per_step: 2, group_size: 4, learning_rate: 0.01, loss: {kl: 0.1}}
@@ -27,7 +27,7 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     params = philosophers(adapter, SETTINGS)
-    monkeypatch.setattr(training, "scratch_folder", lambda *_: tmp_path / "scratch")
+    monkeypatch.setattr(train, "scratch_folder", lambda *_: tmp_path / "scratch")
     teams, rows = [], []
     load = assembled.base_team
 
@@ -36,7 +36,7 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
         return teams[-1]
 
     monkeypatch.setattr(assembled, "base_team", counted)
-    training._train(params, TEAM, 0, on_step=lambda _, metrics: rows.append(metrics))
+    train._train(params, TEAM, 0, on_step=lambda _, metrics: rows.append(metrics))
     assert len(teams) == loaded
     distances = [row["update/kl"] for row in rows]
     assert distances[0] == pytest.approx(0.0, abs=1e-6)
@@ -47,7 +47,7 @@ def test_each_training_seed_draws_adapters_of_its_own(
     philosophers: Callable[[str, str], Params], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = philosophers("{kind: lora, rank: 2, targets: [q_proj]}", SETTINGS)
-    monkeypatch.setattr(training, "scratch_folder", lambda arm, seed, *_: tmp_path / f"scratch-{seed}")
+    monkeypatch.setattr(train, "scratch_folder", lambda arm, seed, *_: tmp_path / f"scratch-{seed}")
     first: dict[int, dict[str, Any]] = {}
     load = assembled.base_team
 
@@ -59,6 +59,6 @@ def test_each_training_seed_draws_adapters_of_its_own(
 
     monkeypatch.setattr(assembled, "base_team", kept)
     for seed in (0, 1):
-        training._train(params, TEAM, seed)
+        train._train(params, TEAM, seed)
     for name, value in first[0].items():
         assert ("lora_A" in name) == (not value.equal(first[1][name])), name
