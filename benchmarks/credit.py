@@ -23,8 +23,7 @@ from benchmarks.credit_fidelity import Game, largest, measure
 from benchmarks.credit_games import embedded_games, error_of_the_pool, philosophers_games
 from benchmarks.credit_page import figure, page
 from pipeline_lib import storage
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Plan, Removal, Replay
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base

@@ -26,13 +26,12 @@ import torch
 
 from benchmarks.credit_learning import remember
 from pipeline_lib import storage
-from pipeline_lib.credit.fidelity import agreement
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.locks import locked
 from pipeline_lib.play import Experience, Player, groups
+from pipeline_lib.policies.cpu import cpu_numerics, threads_for
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.threads import threads_for
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
@@ -44,9 +43,8 @@ from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.credit import credit, credit_by_critic
 from pipeline_lib.training.critic import Critic, explained_variance
-from pipeline_lib.training.fidelity import true_advantages
+from pipeline_lib.training.fidelity import agreement, true_advantages
 from pipeline_lib.training.learners import make_learners
-from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.trainer import train
 from pipeline_lib.training.update import Learner, _pass
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.fidelity import agreement
-from pipeline_lib.credit.plan import NOTHING, Plan
+from pipeline_lib.credit.plans import NOTHING, Plan
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.credit import compare_actions
+from pipeline_lib.training.fidelity import agreement
 
 Floats = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ OUTPUT = Path("benchmarks/results/monitors_cost.json")
 PARTS = {
     "reading the experience": "pipeline_lib.training.step.evidence",
     "episodes without an agent": "pipeline_lib.training.trainer.ablate",
-    "judging": "pipeline_lib.training.watch.judge",
+    "judging": "pipeline_lib.training.stopping.judge",
 }
 
 

@@ -29,7 +29,7 @@ from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.storage import digest, read_json, write_json, write_text
-from pipeline_lib.training.curriculum.gates import wilson
+from pipeline_lib.training.curriculum import wilson
 
 #: Published results at N = 5, simultaneous, default prompt (arXiv 2602.13255): episodes, deadlock share, fairness.
 PUBLISHED = {

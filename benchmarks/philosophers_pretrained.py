@@ -28,15 +28,15 @@ from pipeline_lib.environments.philosophers.scripted import SCRIPTS, scripted_re
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
+from pipeline_lib.policies.cpu import right_threads
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.rollouts import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.settings.params import Params
-from pipeline_lib.training.curriculum.gates import wilson
+from pipeline_lib.training.curriculum import wilson
 
 OUTPUT = Path("benchmarks/results/philosophers_pretrained.json")
 MODES = ("simultaneous", "sequential")

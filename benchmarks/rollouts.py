@@ -30,6 +30,7 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from pipeline_lib import storage
+from pipeline_lib.policies.cpu import cpu_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.warm_start import build_base
@@ -39,7 +40,6 @@ from pipeline_lib.rollouts import Counters, Request, Sampling
 from pipeline_lib.rollouts.decoder import FusedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import load_params
-from pipeline_lib.training.numerics import cpu_numerics
 
 OUTPUT = Path("benchmarks/results/rollouts")
 AGENTS = ("helper", "main")

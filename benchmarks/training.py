@@ -36,6 +36,7 @@ import torch
 
 from pipeline_lib import storage
 from pipeline_lib.environment_kit.make import make_environment
+from pipeline_lib.policies.cpu import cpu_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -44,7 +45,6 @@ from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.compose import compose
-from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.trainer import train
 
 ROOT = Path(__file__).parents[1]

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from flows import reward_function
 from pipeline_lib.audit.run import MARGIN
-from pipeline_lib.credit.fidelity import CLEAR
-from pipeline_lib.credit.plan import MAX_CELLS
+from pipeline_lib.credit.plans import MAX_CELLS
 from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_CRITIC, MAX_EDITS, MAX_OWN_TEXT
 from pipeline_lib.environments.coding.settings import FineCodingReward
 from pipeline_lib.environments.modules.settings import SoundModulesReward
@@ -27,6 +26,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.settings.study import MIN_SEEDS
 from pipeline_lib.training.advantages import EQUAL
 from pipeline_lib.training.budget import MOST_TIMES
+from pipeline_lib.training.fidelity import CLEAR
 from pipeline_lib.training.optimiser import MAX_REFUSED
 from tasks.services.servers import PAGE_PORT
 from tasks.use.api_requests import Limits as ServerLimits

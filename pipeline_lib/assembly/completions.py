@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline_lib.policies.cpu import right_threads
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.rollouts import Request, Sampling
 from pipeline_lib.rollouts.make import make_engine

@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.plan import NOTHING, Plan
-from pipeline_lib.credit.plans import Aligned
+from pipeline_lib.credit.plans import NOTHING, Aligned, Plan
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells, Experience, add_amounts
 from pipeline_lib.play.roots import Root

@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.plans import Aligned
+from pipeline_lib.credit.plans import Aligned, Plan
 from pipeline_lib.environment_api.environment import Environment, Outcome, ToolCall
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root

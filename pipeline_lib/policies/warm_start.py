@@ -19,6 +19,7 @@ import torch
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
 from pipeline_lib.policies.compute_type import compute_type, faster_type
+from pipeline_lib.policies.cpu import right_threads
 from pipeline_lib.policies.embedded import make_model, single_core_numerics, train_tokenizer
 from pipeline_lib.policies.imitation import OnStep, Progress, encode, imitate
 from pipeline_lib.policies.lora import attach, merged_state
@@ -33,7 +34,6 @@ from pipeline_lib.policies.pretrained import (
     recorded_revision,
 )
 from pipeline_lib.policies.sizes import sizes_of
-from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.storage import digest, new_folder, write_json

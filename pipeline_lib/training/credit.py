@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.plans import Plan
 from pipeline_lib.environment_api.environment import LARGEST, RewardError
 from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.training.advantages import advantages, group_advantages, is_flat, returns_to_go

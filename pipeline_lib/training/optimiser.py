@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from pipeline_lib.training.split_tensors import full, like
+from pipeline_lib.training.parallel import full, like
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy

@@ -19,11 +19,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
+from torch.distributed.tensor import distribute_tensor
 
 from pipeline_lib.storage import file_digests, new_folder
 
@@ -146,3 +147,17 @@ def join_processes() -> Processes:
         return ALONE
     state = PartialState(cpu=not torch.cuda.is_available())
     return Processes(state.process_index, state.num_processes, str(state.device))
+
+
+def full(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the whole tensor of one that may be sharded; every process must call it."""
+    together: Any = getattr(tensor, "full_tensor", None)
+    return together() if together is not None else tensor
+
+
+def like(whole: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
+    """Return ``whole`` on the device and with the sharding of ``example``; every process passes the same values."""
+    sharded: Any = example
+    if not hasattr(sharded, "placements"):
+        return whole.to(example.device)
+    return distribute_tensor(whole.to(example.device), sharded.device_mesh, sharded.placements)

@@ -15,8 +15,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from pipeline_lib.training.parallel import Processes
-from pipeline_lib.training.split_tensors import full, like
+from pipeline_lib.training.parallel import Processes, full, like
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy

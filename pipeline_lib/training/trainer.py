@@ -26,9 +26,9 @@ from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.memory import give_back_memory
 from pipeline_lib.monitors import End
 from pipeline_lib.play import Player, Problem, add_amounts
+from pipeline_lib.policies.cpu import cpu_numerics, is_large, threads_for
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
-from pipeline_lib.policies.threads import is_large, threads_for
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.settings.train import LEARNED, TrainSettings, unfit_for_tools
@@ -37,19 +37,16 @@ from pipeline_lib.training.budget import Budget, most_steps
 from pipeline_lib.training.checkpoint_folders import state_folder, step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.critic import Critic
-from pipeline_lib.training.curriculum.samplers import Sampler
-from pipeline_lib.training.curriculum.trial import make_sampler, play_trial
+from pipeline_lib.training.curriculum import Sampler, make_sampler, play_trial
 from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from pipeline_lib.training.metrics_log import MetricsLog
-from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.step import train_step
-from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
+from pipeline_lib.training.stopping import TrainingStopped, Watch, exclusive_lock, stop_requests
 from pipeline_lib.training.trainer_state import Between, load_state, resume_point, tidy, write_state
 from pipeline_lib.training.update import Learner
-from pipeline_lib.training.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)

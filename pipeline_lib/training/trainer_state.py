@@ -1,6 +1,6 @@
 """The state of a run besides its weights (optimiser moments, versions, counters), and the step to continue from.
 
-There is no generator state, since every random draw is a function of the seed and of its position (see `draws`).
+There is no generator state, since every random draw is a function of the seed and of its position (see `curriculum`).
 States are twice as large as the weights, so only the newest `KEPT` stay on disk.  If all of them are damaged, training
 starts again from the first checkpoint, which needs none.
 

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.plan import NOTHING, Plan
 from pipeline_lib.credit.plans import (
+    NOTHING,
     PLANS,
     Aligned,
     Column,
     Cross,
     Latin,
     Pairings,
+    Plan,
     Removal,
     Replay,
     field_tables,

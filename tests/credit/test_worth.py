@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Plan, Removal, Replay
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.advantages import group_advantages
 

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Plan, Removal, Replay
 from pipeline_lib.play import Experience, Player, groups, join
 from pipeline_lib.play.watching import Watcher
 from pipeline_lib.protocols import Decentralised, SequentialPipeline

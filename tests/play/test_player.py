@@ -15,7 +15,7 @@ from pipeline_lib.rollouts.engine import Action, EngineError, Request, Sampling
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of
 from pipeline_lib.training.credit import credit
-from pipeline_lib.training.draws import problem_order
+from pipeline_lib.training.curriculum import problem_order
 from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, ToyState, make_settings, make_team
 

@@ -3,13 +3,13 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from pipeline_lib.policies.cpu import cpu_numerics
 from pipeline_lib.rollouts import EngineError, Request, Sampling, slot_cache
 from pipeline_lib.rollouts.actions import decode_all
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
 from pipeline_lib.rollouts.generic_model import GenericModel
 from pipeline_lib.rollouts.rollout_model import RolloutModel
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.training.numerics import cpu_numerics
 from tests.rollouts.tiny import CONFIGS, FAST, policy, reference_logits
 
 

@@ -12,18 +12,17 @@ import numpy as np
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
 
 import pipeline_lib.assembly.training  # noqa: F401  (what a stage loads)
+from pipeline_lib.policies.cpu import cpu_numerics, is_large
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.embedded import make_config as embedded_config
 from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.model_config import NAMED
 from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.policies.threads import is_large
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params
 from pipeline_lib.training.batch import WeightedAction, build, normaliser
 from pipeline_lib.training.learners import make_learners
-from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.update import update_policy
 
 PROMPT = 180

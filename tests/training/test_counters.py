@@ -1,6 +1,6 @@
 """Arithmetic and memory for the log."""
 
-from pipeline_lib.training.counters import flops_per_token, memory_peaks
+from pipeline_lib.training.step import flops_per_token, memory_peaks
 from tests.training.conftest import add_lora, make_model
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Plan, Removal, Replay
 from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import SequentialPipeline

@@ -8,9 +8,19 @@ import pytest
 from scipy import stats
 
 from pipeline_lib.storage import folder_digest
-from pipeline_lib.training.curriculum.gates import Mastery, Plateau, has_signal, wilson
-from pipeline_lib.training.curriculum.samplers import LAST_REWARD, Epochs, Levels, Sampler, Trial, Turns
-from pipeline_lib.training.draws import problem_order
+from pipeline_lib.training.curriculum import (
+    LAST_REWARD,
+    Epochs,
+    Levels,
+    Mastery,
+    Plateau,
+    Sampler,
+    Trial,
+    Turns,
+    has_signal,
+    problem_order,
+    wilson,
+)
 from tests.training.conftest import Agree, make_settings, make_team, run_training
 
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline_lib.credit.fidelity import agreement
 from pipeline_lib.play import Player, groups
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.training.fidelity import true_advantages
+from pipeline_lib.training.fidelity import agreement, true_advantages
 from tests.training.conftest import END, TOYS, WORDS, Agree, make_settings, make_team, run_training
 
 ONE_TOKEN = Sampling(temperature=1.0, max_new_tokens=1)

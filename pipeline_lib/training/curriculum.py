@@ -1,22 +1,133 @@
-"""Samplers choose the next training problems.
+"""The curriculum: the order of training problems.
 
-A sampler may request a trial (problems that are played without learning) and receives its result.  Its random draws are
-a function of the seed and of the number of earlier draws, and `state` is its whole state, so a run that continues after
-a kill makes the same choices as an uninterrupted one.
+*Gates* decide whether a group has a gradient and whether a level is mastered, without state and random numbers.
+*Samplers* choose the next problems: `Epochs` in random order, `Levels` from easy to hard ones, with repetition of some
+easy ones, `Turns` in random order with more and more turns per episode.  The random draws of a sampler are a function
+of the seed and of the number of earlier draws, and `state` is its whole state, so a run that continues after a kill
+makes the same choices as an uninterrupted one.
+
+A sampler may request a *trial* and receives its result: validation problems, played with the newest weights by the same
+loop as training, but without learning.  With several processes each plays its share, and all get all results.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from pipeline_lib.credit.plans import Aligned
+from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.play import Experience, Player, costs_of, groups, join
 from pipeline_lib.play.roots import derive
-from pipeline_lib.training.curriculum.gates import Mastery, Plateau, has_signal
-from pipeline_lib.training.draws import problem_order
+from pipeline_lib.training.advantages import is_flat
+from pipeline_lib.training.parallel import Processes
+
+#: Normal quantile of a two-sided 95 % interval; each limit is exceeded by chance in 2.5 %.
+Z = 1.96
+
+
+def has_signal(returns: Sequence[float | None]) -> bool:
+    """Return whether a group has a gradient: at least two returns are known, and they differ.
+
+    If all returns are equal, all advantages are 0.
+    """
+    known = np.array([value for value in returns if value is not None], dtype=np.float64)
+    return known.size > 1 and not is_flat(known)
+
+
+def wilson(mean: float, count: int, z: float = Z) -> tuple[float, float]:
+    """Return Wilson's interval of a share (1927).
+
+    Args:
+        mean: mean of a quantity in [0, 1]; if it takes other values than 0 and 1 the interval is conservative, because
+            a Bernoulli variable has the largest variance for its mean.
+        count: independent observations; 0 gives (0, 1).
+        z: width in standard errors.
+    """
+    if count == 0:
+        return 0.0, 1.0
+    centre = (mean + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(mean * (1 - mean) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Mastery:
+    """A level is mastered if the unfavourable limit of a metric's interval reaches a bound.
+
+    Attributes:
+        metric: a metric of the environment within [0, 1], for example ``deadlock`` or ``all_passed``.
+        bound: value that the unfavourable limit must reach.
+        smaller: smaller values are better (``deadlock``), else larger ones (``all_passed``).
+    """
+
+    metric: str
+    bound: float
+    smaller: bool
+
+    def unfavourable_limit(self, values: Sequence[float]) -> float:
+        """Return the unfavourable limit of the interval of the metric's mean."""
+        mean = float(np.mean(values)) if len(values) else 0.5
+        low, high = wilson(mean, len(values))
+        return high if self.smaller else low
+
+    def mastered(self, values: Sequence[float]) -> bool:
+        """Return whether these independent episodes show that the level is mastered."""
+        limit = self.unfavourable_limit(values)
+        return limit <= self.bound if self.smaller else limit >= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """A reward has stopped rising if one window of updates is hardly better than the window before.
+
+    It needs no level that a team must reach: a team at the ceiling has a plateau, and so has one that a single turn
+    cannot teach more.
+
+    Attributes:
+        window: updates per window.
+        rise: least difference between two windows that counts as rising.
+    """
+
+    window: int
+    rise: float
+
+    def reached(self, values: Sequence[float]) -> bool:
+        """Return whether the last two windows of these values show a plateau; False if there are fewer values."""
+        if len(values) < 2 * self.window:
+            return False
+        before, now = values[-2 * self.window : -self.window], values[-self.window :]
+        return float(np.mean(now)) - float(np.mean(before)) < self.rise
+
+
+def problem_order(count: int, seed: int, position: int, size: int) -> list[int]:
+    """Return the next problems of an endless sequence of shuffled epochs.
+
+    Every epoch holds each problem once, in an order of its own; a step may span two epochs.
+
+    Args:
+        count: number of problems, > 0.
+        seed: seed of the run.
+        position: number of problems drawn before.
+        size: number of problems to draw.
+
+    Returns:
+        ``size`` indices in [0, count).
+    """
+    orders: dict[int, list[int]] = {}
+    drawn = []
+    for place in range(position, position + size):
+        epoch, index = divmod(place, count)
+        if epoch not in orders:
+            orders[epoch] = np.random.default_rng(derive("epoch", seed, epoch)).permutation(count).tolist()
+        drawn.append(orders[epoch][index])
+    return drawn
+
 
 #: Metrics of an update under a curriculum over turns: turns per episode, and the mean reward of the last of them.
 TURNS, LAST_REWARD = "curriculum/turns", "curriculum/last_reward"
@@ -246,3 +357,67 @@ class Turns(Epochs):
 
 def _of(problems: Sequence[Leveled], level: int) -> list[int]:
     return [number for number, problem in enumerate(problems) if problem.level == level]
+
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import Curriculum
+
+
+def make_sampler(
+    settings: Curriculum,
+    problems: Sequence[Any],
+    validation: Sequence[Any],
+    seed: int,
+    environment: Environment[Any, Any],
+) -> Sampler:
+    """Return the sampler of a run.
+
+    Args:
+        settings: the ``train.curriculum`` section.
+        problems: training problems.
+        validation: validation problems; only ``levels`` needs them.
+        seed: seed of the run.
+        environment: its turns and the range of its reward; only ``turns`` needs them.
+
+    Raises:
+        ValueError: a level has no validation problem, or the environment has no turns to add.
+    """
+    if settings.kind == "epochs":
+        return Epochs(len(problems), seed)
+    if settings.kind == "turns":
+        if not environment.retries or environment.turns < 2:
+            raise ValueError(
+                "train.curriculum: turns needs an environment with several turns that are attempts at the same thing; "
+                "set environment.turns to 2 or more, or train.curriculum to {kind: epochs}"
+            )
+        low, high = environment.reward_bounds
+        return Turns(len(problems), seed, environment.turns, Plateau(settings.window, settings.rise * (high - low)))
+    mastery = Mastery(settings.metric, settings.bound, settings.better == "lower")
+    return Levels(problems, validation, mastery, settings.replay, settings.every, settings.episodes, seed)
+
+
+def play_trial(
+    sampler: Sampler, validation: Sequence[Any], player: Player, seed: int, step: int, processes: Processes
+) -> dict[str, float]:
+    """Play the trial that is due after a step, if any, and return metrics for the log, ``costs/`` among them."""
+    chosen = sampler.trial(step)
+    if not chosen:
+        return {}
+    slots = processes.share(range(len(chosen)))
+    roots = groups([validation[chosen[slot]] for slot in slots], sampler.episodes, seed, step, slots)
+    parts = processes.gather(replace(player, tree=False, plan=Aligned()).play(roots))
+    whole = join(parts)
+    return sampler.record(read_trial(whole)) | costs_of(whole)
+
+
+def read_trial(experience: Experience) -> Trial:
+    """Return the results of a trial's episodes; episodes that the infrastructure lost have no metrics."""
+    metrics = []
+    returns: dict[int, list[float | None]] = {}
+    for episode in experience.episodes():
+        lost = any(decision.reward is None for decision in episode)
+        total = None if lost else sum(decision.reward or 0.0 for decision in episode)
+        returns.setdefault(episode[0].group, []).append(total)
+        if not lost:
+            metrics.append(dict(episode[-1].metrics))
+    return Trial(tuple(metrics), tuple(tuple(values) for values in returns.values()))
