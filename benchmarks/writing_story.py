@@ -2,9 +2,9 @@
 
     python -m benchmarks.writing_story summary=FOLDER introduction=FOLDER paper=FOLDER
 
-Each FOLDER is a copy of the project in which an experiment was run: ``dvc exp run -S environment=writing``, the same
-with ``-S +problems.task=introduction``, and with ``writing-paper -S audit.override=...``.  The names are the
-caller's.  What every tested team told, and what it took, is written to benchmarks/results/writing-<name>.md.
+Each FOLDER is a copy of the project in which an experiment was run: ``symposium run -S environment=writing``, the same
+with ``-S problems.task=introduction``, and with ``-S environment.reward.kind=paper -S audit.override=...``.  The names
+are the caller's.  What every tested team told, and what it took, is written to benchmarks/results/writing-<name>.md.
 
 Tokens are those of the tested episodes.  CPU time is measured here, on one thread: the first held-out problems are
 answered one after another and agent after agent.  *All* adds the agents up; *one after another* takes, of agents that

@@ -90,6 +90,10 @@ def test_every_preset_for_the_embedded_model_passes(project: Path, preset: str):
     check_run(settings(environment=preset, **sections))
 
 
+def test_the_published_reward_of_writing_passes_until_the_audit(project: Path):
+    check_run(settings(environment={"preset": "writing", "reward": {"kind": "paper"}}))
+
+
 MINE = """
 import symposium
 

@@ -27,7 +27,7 @@ def params_of(folder: Path, text: str):
     [
         ("writing", "", "summary", "sound"),
         ("writing", "problems: {task: introduction}\n", "introduction", "sound"),
-        ("writing-paper", "", "summary", "paper"),
+        ("{preset: writing, reward: {kind: paper}}", "", "summary", "paper"),
     ],
 )
 def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: str, given: str, task: str, reward: str):
