@@ -25,7 +25,7 @@ from mlflow.exceptions import MlflowException
 from pipeline_lib.tracking.championship import Contender, decide
 from pipeline_lib.tracking.connection import as_default
 from pipeline_lib.tracking.operations import RunKey
-from pipeline_lib.tracking.runs import TAG_RUN, RunRecorder
+from pipeline_lib.tracking.runs import SETTLE_S, TAG_CREATED, TAG_RUN, RunRecorder, is_shared, is_young
 
 TAG_EPISODE = "symposium.episode"
 TAG_RUN_ID = "symposium.run_id"  # several runs with other settings may have one name
@@ -143,16 +143,40 @@ class Recorder(RunRecorder):
         """Give a checkpoint the alias ``champion`` if `championship.decide` allows it; tag the run with the reason."""
         contender = Contender(**tested)
         with self._model(key, **checkpoint) as model:
-            present = _champion_version(self._client, registered)
+            began, present = time.monotonic(), _champion_version(self._client, registered)
             champion = Contender.from_tags(present.tags) if present else None
             won, why = decide(contender, champion)
             if champion and contender.tests_again(champion):
-                self._tag_version(registered, present.version, contender)
+                self._tag_version(registered, present.version, {TAG_RUN: contender.run, **contender.tags()})
             elif won:
-                version = self._version(registered, model, self.ids(key)[1], contender)
-                self._client.set_registered_model_alias(registered, CHAMPION, version)
+                version, is_new = self._version(registered, model, self.ids(key)[1], contender)
+                if is_shared(self._uri):
+                    # Who read the champion before this version was there may still be making theirs.
+                    time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
+                    won, why = self._wins(registered, version, contender)
+                if won:
+                    self._client.set_registered_model_alias(registered, CHAMPION, version)
+                if won or not is_new:
+                    self._client.delete_model_version_tag(registered, version, TAG_CREATED)
+                else:
+                    self._client.delete_model_version(registered, version)
         self.tags(key, {TAG_CHAMPION: why})
         self.champions[key] = why
+
+    def _wins(self, registered: str, version: str, contender: Contender) -> tuple[bool, str]:
+        """Return whether a new version wins against the champion and what other machines made meanwhile, and why.
+
+        Machines that wait for each other see the same versions, and so agree.
+        """
+        versions = self._client.search_model_versions(f"name = '{registered}'")  # before: one that has won is not young
+        present = _champion_version(self._client, registered)
+        champion = best = Contender.from_tags(present.tags) if present else None
+        winner = ""
+        for young in sorted((each for each in versions if is_young(each.tags)), key=lambda each: int(each.version)):
+            test = Contender.from_tags(young.tags)
+            if test and not (best and test.tests_again(best)) and decide(test, best)[0]:
+                winner, best = str(young.version), test
+        return winner == version, decide(contender, champion if winner == version else best)[1]
 
     def current_champion(self, registered: str) -> Contender | None:
         """Return the test of the champion of a registered model, or None."""
@@ -182,19 +206,26 @@ class Recorder(RunRecorder):
             self._client.log_outputs(run, [LoggedModelOutput(model_id=model, step=step)])
             yield str(model)
 
-    def _version(self, registered: str, model: str, run: str, contender: Contender) -> str:
-        """Return the version of a logged model, with its test as tags; create it if it does not exist."""
+    def _version(self, registered: str, model: str, run: str, contender: Contender) -> tuple[str, bool]:
+        """Return the version of a logged model, with its test as tags, and whether it had to be made."""
         if not self._client.search_registered_models(f"name = '{registered}'"):
-            self._client.create_registered_model(registered)
+            try:
+                self._client.create_registered_model(registered)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another machine was faster
+                    raise
         source = f"models:/{model}"
+        tags = {TAG_RUN: contender.run, **contender.tags(), TAG_CREATED: f"{time.time():.1f}"}
         versions = [v for v in self._client.search_model_versions(f"name = '{registered}'") if v.source == source]
+        if versions:
+            self._tag_version(registered, versions[0].version, tags)
+            return str(versions[0].version), False
         with as_default(self._client.tracking_uri):
-            made = versions or [self._client.create_model_version(registered, source, run, model_id=model)]
-        self._tag_version(registered, made[0].version, contender)
-        return str(made[0].version)
+            made = self._client.create_model_version(registered, source, run, tags, model_id=model)
+        return str(made.version), True
 
-    def _tag_version(self, registered: str, version: str, contender: Contender) -> None:
-        for name, value in {TAG_RUN: contender.run, **contender.tags()}.items():
+    def _tag_version(self, registered: str, version: str, tags: Mapping[str, str]) -> None:
+        for name, value in tags.items():
             self._client.set_model_version_tag(registered, version, name, value)
 
 

@@ -30,7 +30,7 @@ from pipeline_lib.tracking.processes import is_gone
 TAG_RUN, TAG_SETTINGS, TAG_PART = "symposium.run", "symposium.settings", "symposium.part"
 TAG_PARENT = "mlflow.parentRunId"
 TAG_CREATED = "symposium.created"
-"""When a run was created, in seconds since 1970."""
+"""When a run, or a version that contends for champion, was created, in seconds since 1970."""
 SETTLE_S = 1.5
 """How long a run takes at most from its creation until all see it."""
 _YOUNG_S = 60.0
@@ -227,7 +227,7 @@ class RunRecorder:
                 tags |= {TAG_PARENT: parent} if parent else {}
                 found = [self._client.create_run(experiment, when, tags, key.name)]
                 made = str(found[0].info.run_id)
-        if _is_shared(self._uri) and any(_is_young(run.data.tags) for run in found):
+        if is_shared(self._uri) and any(is_young(run.data.tags) for run in found):
             # Who asked before this one was made may still be making theirs, as slowly as this server is.
             time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
             found = sorted(self._client.search_runs([experiment], wanted), key=lambda run: str(run.info.run_id))
@@ -248,12 +248,13 @@ class RunRecorder:
         return self._known_steps[run]
 
 
-def _is_shared(uri: str) -> bool:
+def is_shared(uri: str) -> bool:
     """Return whether others, with another lock, may write to the same place: every server, also one on this machine."""
     return uri.startswith("http")
 
 
-def _is_young(tags: Mapping[str, str]) -> bool:
+def is_young(tags: Mapping[str, str]) -> bool:
+    """Return whether what has these tags was created within the last minute, by clocks that differ little."""
     return abs(time.time() - float(tags.get(TAG_CREATED, 0.0))) < _YOUNG_S
 
 

@@ -1,5 +1,7 @@
 """Tracking to a real MLflow server: over HTTP, with the server going away and coming back in the middle."""
 
+import dataclasses
+import multiprocessing
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ import pytest
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker, runs
 from pipeline_lib.tracking.addresses import start_link
 from pipeline_lib.tracking.operations import RunKey
+from pipeline_lib.tracking.recorder import Recorder
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 
@@ -87,6 +90,58 @@ def test_machines_that_share_a_server_and_begin_together_make_one_run(
         assert len(found) == 1, "all write to the same runs"
         there = Reader(server.url).runs().values()
         assert {run.info.run_id for run in there} == set(*found), "and there are no others"
+    finally:
+        server.stop()
+
+
+def contend(number: int, uri: str, own: Path, together: Any, rounds: int) -> None:
+    """Be a machine whose teams are tested, one a round, at the moment at which the other one's are."""
+    recorder = Recorder(uri, own)
+    for turn in range(rounds):
+        name = f"run {turn} of machine {number}"
+        key = RunKey("team", name, "digest", "", name)
+        recorder.ids(key)
+        value = 0.1 + 0.01 * (2 * turn + (number + turn) % 2)
+        team = Checkpoint("team-0-step-3", 3, f"{turn:031d}{number}" * 2, "models/x")
+        tested = Contender(team.name, name, "IMPROVED", "", "d" * 64, "tests_passed", value, team.digest)
+        together.wait(120)
+        recorder.champion(key, dataclasses.asdict(team), "coding-pair", dataclasses.asdict(tested))
+        (own / f"{turn}").write_text(recorder.champions[key])
+        together.wait(120)
+        champion = recorder.current_champion("coding-pair")
+        assert champion is not None
+        (own / f"{turn}.value").write_text(f"{champion.value:.2f}")
+        together.wait(120)
+
+
+@pytest.mark.drawn("an MLflow server", "pipeline_lib/tracking", count=2)
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_of_two_teams_that_contend_at_the_same_moment_the_better_one_is_champion(
+    rounds: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow moves an alias unconditionally: without care the last one wins, whatever its value."""
+    server = start(home.rename(home.with_name("mlflow")), monkeypatch)
+    spawned = multiprocessing.get_context("spawn")
+    together, machines = spawned.Barrier(2), [tmp_path / f"machine-{number}" for number in range(2)]
+    try:
+        processes = [
+            spawned.Process(target=contend, args=(number, server.url, own, together, rounds))
+            for number, own in enumerate(machines)
+        ]
+        for own, process in zip(machines, processes, strict=True):
+            own.mkdir()  # no lock is shared
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0, 0]
+        for turn in range(rounds):
+            said = sorted((own / str(turn)).read_text() for own in machines)
+            best = f"{0.1 + 0.01 * (2 * turn + 1):.2f}"
+            assert {(own / f"{turn}.value").read_text() for own in machines} == {best}, said
+            assert ("first" if turn == 0 else "new") + " champion" in said[0] and best in said[0]
+            assert "champion" in said[1] and said[0] != said[1]
+        versions = Reader(server.url).client.search_model_versions("name = 'coding-pair'")
+        assert len({version.source for version in versions}) == len(versions) <= 2 * rounds, "none is doubled"
     finally:
         server.stop()
 

@@ -160,7 +160,7 @@ def test_who_waits_for_writers_on_other_machines_holds_up_nobody_here(
         with locked(home / LOCK, wait=False):
             free.append(True)
 
-    monkeypatch.setattr("pipeline_lib.tracking.runs._is_shared", lambda uri: True)
+    monkeypatch.setattr("pipeline_lib.tracking.runs.is_shared", lambda uri: True)
     monkeypatch.setattr("pipeline_lib.tracking.runs.time.sleep", settle)
     recorder = RunRecorder(f"sqlite:///{home}/mlflow.db", home)
     recorder.open(RunKey("team", "brave-owl", A, "", "brave-owl"), {}, {}, own_process(), 1000)
