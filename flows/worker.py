@@ -34,7 +34,7 @@ from prefect.states import Scheduled
 from tasks.chain.sharing import prepare_remote
 from tasks.runtime.arguments import program_parser, whole
 from tasks.runtime.exit_status import explained, server_is_gone, sigterm_interrupts
-from tasks.services.crashed import heartbeat_automation, mark_crashed
+from tasks.services.crashed import heartbeat_automation, mark_alive, mark_crashed
 from tasks.services.process_environment import child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, require
@@ -43,8 +43,9 @@ MOST_STARTS = 4
 """How often a run is started: once, and three times more if it crashes."""
 _LOOK_S = 5.0
 _QUEUE = "default"  # every pool of Prefect has it
-#: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead.
-_RELEASED_S = 20.0
+#: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead, and another worker's
+#: `mark_alive` has until then.
+_RELEASED_S = 45.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12"}
 
@@ -143,6 +144,7 @@ def main() -> None:
         try:
             while process.poll() is None:
                 with patience():
+                    mark_alive()
                     mark_crashed()
                     for name in start_crashed_again(given.pool):
                         print(f"{name} crashed and is scheduled again", flush=True)

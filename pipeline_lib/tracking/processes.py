@@ -49,15 +49,24 @@ def is_gone(process: str) -> bool:
 
     A zombie has ended, and so has what ran on this machine before its last start.
     """
+    return _runs(process) is False
+
+
+def is_alive(process: str) -> bool:
+    """Return whether a process named by `own_process` is known to run, on this machine."""
+    return _runs(process) is True
+
+
+def _runs(process: str) -> bool | None:
     try:
         place, pid, created = process.rsplit(":", 2)
         there, started = _Place(*place.split("/")), float(created)
         if there != _here():
             same = there.system != "" and there[:2] == _here()[:2] and there.boot != _here().boot
-            return same and started < psutil.boot_time()
+            return False if same and started < psutil.boot_time() else None
         running = psutil.Process(int(pid))
-        return abs(running.create_time() - started) > 1.0 or running.status() == psutil.STATUS_ZOMBIE
+        return abs(running.create_time() - started) <= 1.0 and running.status() != psutil.STATUS_ZOMBIE
     except (TypeError, ValueError):
-        return False
+        return None
     except psutil.NoSuchProcess:
-        return True
+        return False

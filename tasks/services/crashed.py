@@ -3,24 +3,40 @@
 While a server runs, an automation does this (`heartbeat_automation`): every run sends a heartbeat every 30 seconds, and
 a run without heartbeats is marked.  This also works for runs on other machines.  `mark_crashed` does it at once for
 runs on this machine, also for those that were killed while no server was running.
+
+A server that is away misses heartbeats, and marks runs that are alive; `mark_alive` takes that back.
 """
 
 from datetime import timedelta
 
 from prefect import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
-from prefect.states import Cancelled, Crashed, State
+from prefect.states import Cancelled, Crashed, Running, State
 
-from pipeline_lib.tracking.processes import is_gone
+from pipeline_lib.tracking.processes import is_alive, is_gone
 
 AUTOMATION = "crashed-runs"
 WITHIN_S = 50.0
 """Seconds without a heartbeat; they come each 30 s, and on a busy machine not on the second."""
 _LIVE = [StateType.RUNNING, StateType.CANCELLING]
+_TAKEN_FOR_LOST = [StateType.CRASHED, StateType.SCHEDULED]
+
+
+def mark_alive() -> list[str]:
+    """Mark runs as running that count as crashed, or wait for another start, and work on this machine; return names."""
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_TAKEN_FOR_LOST)))
+    marked = []
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.START_TIME_DESC):  # the newest ones
+            if is_alive(_process(run)):
+                client.set_flow_run_state(run.id, Running(message="a heartbeat was missed; it is alive"), force=True)
+                marked.append(run.name)
+    return marked
 
 
 def mark_crashed() -> list[str]:
@@ -29,14 +45,18 @@ def mark_crashed() -> list[str]:
     marked = []
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=wanted):
-            process = next((tag.partition(":")[2] for tag in run.tags if tag.startswith("process:")), "")
-            if process and is_gone(process):
+            process = _process(run)
+            if is_gone(process):
                 wanted_so = run.state is not None and run.state.is_cancelling()
                 gone = f"its process ({process}) is gone; run the same command again to continue"
                 state: State[None] = Cancelled(message=gone) if wanted_so else Crashed(message=gone)
                 client.set_flow_run_state(run.id, state, force=True)
                 marked.append(run.name)
     return marked
+
+
+def _process(run: FlowRun) -> str:
+    return next((tag.partition(":")[2] for tag in run.tags if tag.startswith("process:")), "")
 
 
 def heartbeat_automation() -> None:

@@ -7,7 +7,7 @@ from prefect.states import Cancelling, Crashed, Pending, Running
 
 from flows.worker import MOST_STARTS, start_crashed_again
 from pipeline_lib.tracking.processes import own_process
-from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_crashed
+from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_alive, mark_crashed
 
 pytestmark = pytest.mark.service
 
@@ -46,6 +46,34 @@ def test_only_runs_of_processes_that_are_gone_are_marked(prefect: str) -> None:
         "living": "Running",
         "elsewhere": "Running",
     }
+
+
+def test_a_living_run_that_missed_a_heartbeat_is_no_longer_crashed_and_not_started_again(prefect: str) -> None:
+    """A database that was away for 20 s has no heartbeat of it; a second start ended the worker that held it."""
+    host, pid, _ = own_process().rsplit(":", 2)
+    owners = {"living": own_process(), "dead": f"{host}:{pid}:1.00", "elsewhere": f"other-machine:{pid}:1.00"}
+
+    @flow(name="nothing")
+    def nothing() -> None:
+        """Do nothing."""
+
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="beating", type="process"))
+        deployment = client.create_deployment(client.create_flow(nothing), name="b", work_pool_name="beating")
+        for other_worker_was_first in (False, True):
+            runs = {}
+            for name, owner in owners.items():
+                runs[name] = client.create_flow_run_from_deployment(deployment, tags=[f"process:{owner}"], name=name).id
+                client.set_flow_run_state(runs[name], Running(), force=True)
+                client.set_flow_run_state(runs[name], Crashed(), force=True)
+            if other_worker_was_first:
+                assert {*start_crashed_again("beating")} >= {*owners}
+            assert "living" in mark_alive() and not {"dead", "elsewhere"} & {*mark_alive()}
+            states = {name: client.read_flow_run(run).state for name, run in runs.items()}
+            lost = "Scheduled" if other_worker_was_first else "Crashed"
+            expected = {"living": "Running", "dead": lost, "elsewhere": lost}
+            assert {name: state.name for name, state in states.items() if state} == expected
+            assert "living" not in start_crashed_again("beating")
 
 
 def test_a_run_of_a_pool_that_crashed_is_started_again_three_times_and_one_that_was_cancelled_never(
