@@ -45,7 +45,7 @@ _LOOK_S = 5.0
 _QUEUE = "default"  # every pool of Prefect has it
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead, and another worker's
 #: `mark_alive` has until then.
-_RELEASED_S = 45.0
+_RELEASED_S = 30.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12"}
 
