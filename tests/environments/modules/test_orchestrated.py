@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.audit_modules_rewards import MODULES
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
@@ -275,6 +276,17 @@ def test_the_sound_reward_passes_the_audit_and_pays_no_lazy_hand_out(environment
         assert earned[nothing] == 0.0
     assert earned["contradictory_ways"] < 1.0 and earned["one_file_handed_out"] < 1.0
     assert max(rung.reward for rung in found.ladder if rung.role == "degenerate") <= 0.6 + 1e-9
+
+
+BAD = [entry for entry in MODULES if entry.label == "bad"]
+
+
+@pytest.mark.parametrize("entry", BAD, ids=lambda entry: entry.name)
+def test_wrong_rewards_of_orchestrated_teams_are_refused(entry):
+    settings = entry.reward.model_copy(update={"team": "orchestrated"})
+    with Executor(slots=2) as executor:
+        made = ModulesEnvironment(settings, lambda: executor)
+        assert audit(settings, made, generated(2)["train"][:4]).status is Status.FAIL
 
 
 def params_of(folder, text):
