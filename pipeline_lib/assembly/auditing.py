@@ -37,43 +37,53 @@ def audit_team(setup: Setup, progress: Progress | None = None) -> AuditResult:
         contextlib.ExitStack() as running,
     ):
         team = setup.team(environment, tried)
+        agents = environment.agents(tried[0])
+        compared = single_form is not None and len(agents) > 1
         running.enter_context(right_threads(team))
         engine.load(team.sampled())
+
+        def report(done: int, text: str) -> None:
+            if progress is not None:  # of the team, each of its agents alone, and the single agent
+                progress(done, 2 + len(agents) if compared else 1, text)
 
         def played(player: Player) -> Played:
             return Played.of(player.play(groups(tried, settings.group_size, settings.seed)), settings.group_size)
 
         def play_base(watched: Environment[Any, Any]) -> Played:
-            return played(setup.player(watched, team, engine))
+            report(0, "base policy")
+            base = played(setup.player(watched, team, engine))
+            report(1, "base policy")
+            return base
 
         def play_one() -> OneAgent:
-            alone = each_alone(setup.player(environment, team, engine), tried, settings.group_size, settings.seed)
+            player, alone = setup.player(environment, team, engine), {}
+            for number, agent in enumerate(agents):
+                alone[agent] = agent_alone(player, number, tried, settings.group_size, settings.seed)
+                report(2 + number, f"{agent} alone")
             single = replace(setup, section=single_form, protocol=Decentralised())
             with contextlib.closing(single.environment()) as other:
-                agent = single.team(other, tried)
-                engine.load(agent.sampled())
-                single_played = played(single.player(other, agent, engine))
+                one = single.team(other, tried)
+                engine.load(one.sampled())
+                single_played = played(single.player(other, one, engine))
+            report(2 + len(agents), "single agent")
             return OneAgent(alone, single_played, all(environment.divided(problem) for problem in tried))
 
-        compared = single_form is not None and len(environment.agents(tried[0])) > 1
         return audit(
             setup.section, environment, tried, play_base, progress, settings.seed, play_one if compared else None
         )
 
 
-def each_alone(player: Player, problems: Sequence[Any], size: int, seed: int) -> dict[str, Played]:
-    """Return groups of each agent of a team alone, by name: the others' actions are the environment's stub.
+def agent_alone(player: Player, number: int, problems: Sequence[Any], size: int, seed: int) -> Played:
+    """Return groups of one agent of a team alone: the others' actions are the environment's stub.
 
     A group of ``size`` episodes is played on each problem; random draws are those of the whole team's groups with this
-    seed.
+    seed.  ``number`` is the agent's place in the team of the first problem.
     """
     agents = player.environment.agents
+    name = agents(problems[0])[number]
+    alone = [
+        Fixed(problem, frozenset(place for place, other in enumerate(agents(problem)) if other != name))
+        for problem in problems
+    ]
     fixed = replace(player, environment=FixedActions(player.environment))
-    by_agent = {}
-    for agent in agents(problems[0]):
-        alone = [
-            Fixed(problem, frozenset(number for number, name in enumerate(agents(problem)) if name != agent))
-            for problem in problems
-        ]
-        by_agent[agent] = Played.of(fixed.play(groups(alone, size, seed)), size)
-    return by_agent
+    return Played.of(fixed.play(groups(alone, size, seed)), size)

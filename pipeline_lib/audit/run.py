@@ -307,12 +307,10 @@ def audit(
     if play_base is not None:
         played = play_base(examiner.watched(environment, problems))
         base = preflight(played, examiner.wanted, examiner.words, examiner.idle)
-        report(1, 1, "base policy")
     beside: list[Check] = []
     if play_base is not None and play_one is not None:
         structure = cooperative_structure(played, play_one(), examiner.wanted, examiner.words)
         beside = [structure] if structure is not None else []
-        report(1, 1, "single agent")
     rungs, checks = examiner.examine(environment, problems, seed, report)
     checks += _base_checks(base, checks) + beside
     reward = describe_reward(environment_section)

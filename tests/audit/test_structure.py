@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline_lib.assembly.auditing import each_alone
+from pipeline_lib.assembly.auditing import agent_alone
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.audit.run import OneAgent, Played, cooperative_structure
 from pipeline_lib.play import Player
@@ -96,7 +96,7 @@ class Stubbed(Agree):
 def test_an_agent_alone_acts_beside_the_stubs_of_all_others() -> None:
     names = ("helper", "spectator", "main")
     player = Player(Stubbed(names), make_team(names), Same(), SAMPLING)
-    found = each_alone(player, TOYS, 2, 0)
+    found = {name: agent_alone(player, number, TOYS, 2, 0) for number, name in enumerate(names)}
     assert {agent: played.metrics["solved"].tolist() for agent, played in found.items()} == {
         "helper": [[0.0, 0.0]] * 3,
         "spectator": [[0.0, 0.0]] * 3,

@@ -13,11 +13,12 @@ from apart import Apart
 from rendezvous import Rendezvous
 
 import symposium
+from pipeline_lib.assembly.auditing import audit_team
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
 from symposium.results import Evaluation
-from symposium.teams import Team
+from symposium.teams import Team, setup_of
 
 TINY: dict[str, Any] = {
     "problems": {"sizes": {"train": 48, "validation": 16, "test": 12}},
@@ -92,6 +93,23 @@ def test_the_audit_and_the_run_are_shown_with_their_numbers(
     assert "meetings" in shown(run) and "<svg" in run._repr_html_()
     assert run.learning._repr_svg_().startswith("<svg")
     assert run.override == "" and "although" not in shown(run)
+
+
+def test_the_audit_tells_how_many_teams_it_lets_play(experiment: symposium.Experiment) -> None:
+    small = {"hidden_size": 32, "mlp_size": 64, "warm_start": {"steps": 2, "batch": 4}}
+    few = {"train": 48, "validation": 16, "test": 12}
+    coding = symposium.Experiment(
+        experiment.folder, "coding", policy=small, problems={"sizes": few}, audit={"problems": 2, "group_size": 2}
+    )
+    told: list[tuple[int, int, str]] = []
+    for made in (experiment, coding):
+        audit_team(setup_of(made), lambda *report: told.append(report))
+    names = ("base policy", "base policy", "helper alone", "main alone", "single agent")
+    for expected in (
+        [(done, 1, "base policy") for done in (0, 1)],
+        [(done, 4, text) for done, text in enumerate(names)],
+    ):
+        assert any(told[start : start + len(expected)] == expected for start in range(len(told)))
 
 
 def test_what_was_made_is_there_and_is_not_made_again(
