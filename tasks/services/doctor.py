@@ -155,13 +155,23 @@ def _ray(project: Path) -> Finding:
 
 def _store(project: Path) -> Finding:
     """Try DVC's default remote, if the project names one: then runs with ``--share`` need it."""
-    if not (_said(sys.executable, "-m", "dvc", "--cd", str(project), "config", "core.remote") or "").strip():
+    settings = dict(line.partition("=")[::2] for line in (_dvc_says(project, "config", "--list") or "").splitlines())
+    if not (remote := settings.get("core.remote", "")):
         text = "no default remote; `dvc remote add --default NAME URL` names one, for `symposium run --share`"
         return Finding("store", OPTIONAL, text)
     try:
-        return Finding("store", OK, try_store(project))
+        found = try_store(project)
     except StoreError as error:
         return Finding("store", OPTIONAL, f"{error}; only `symposium run --share` and workers need it")
+    if settings.get(f"remote.{remote}.verify", "").lower() != "true":
+        # A damaged file would be taken by `dvc pull` under the digest of the sound one.
+        text = f"DVC believes what it says its files are; `dvc remote modify {remote} verify true` has them compared"
+        return Finding("store", OPTIONAL, f"{found}; {text}")
+    return Finding("store", OK, found)
+
+
+def _dvc_says(project: Path, *arguments: str) -> str | None:
+    return _said(sys.executable, "-m", "dvc", "--cd", str(project), *arguments)
 
 
 def _package(name: str, module: str, why: str) -> Finding:

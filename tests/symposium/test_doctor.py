@@ -70,6 +70,9 @@ def test_the_store_is_tried(empty_project: Path, tmp_path: Path) -> None:
     assert told().status == OPTIONAL and "dvc remote add --default" in told().text
     add = ("remote", "add", "-q", "--default", "store", str(tmp_path / "store"))
     subprocess.run((sys.executable, "-m", "dvc", *add), cwd=project, check=True)
+    assert told().status == OPTIONAL and "dvc remote modify store verify true" in told().text, "or damage is not seen"
+    modify = ("remote", "modify", "-q", "store", "verify", "true")
+    subprocess.run((sys.executable, "-m", "dvc", *modify), cwd=project, check=True)
     assert told().status == OK and "MB/s" in told().text
     assert not list((tmp_path / "store").iterdir()), "what was tried is removed"
     (tmp_path / "store").rmdir()
