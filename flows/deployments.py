@@ -5,7 +5,7 @@ is.  ``python -m flows.deployments`` serves them to the Prefect server in ``PREF
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import Field
 
 from flows.chain import in_workspace
 from flows.study_cells import study
+from pipeline_lib.identity.code import library_versions
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import validate_params
@@ -37,6 +38,7 @@ DESCRIPTIONS = {
     "Every cell becomes a DVC experiment.",
 }
 NOTHING: dict[str, Any] = {}
+_WITH = "with:"
 ABOUT_ENVIRONMENT = "the task, with the values of other sections that belong to it (conf/environment)"
 Jobs = Annotated[int, Field(ge=1, le=64)]
 Name = Annotated[str, Field(pattern=f"^({NAME_PATTERN})?$")]
@@ -87,6 +89,24 @@ def experiment_all_settings(params: Params, name: Name = "", note: str = "", job
     return _as_experiment(lambda place: validate_params(content, Path("the form")), name, note, jobs)
 
 
+def asked_with() -> list[str]:
+    """Return the tags by which a worker knows with which libraries a run was asked for."""
+    return [f"{_WITH}{name} {version}" for name, version in library_versions().items()]
+
+
+def other_libraries(tags: Collection[str]) -> str:
+    """Return what is to be said if the libraries here are others than those with which a run was asked for."""
+    asked = dict(tag.removeprefix(_WITH).split(" ", 1) for tag in tags if tag.startswith(_WITH))
+    here = library_versions()
+    other = [f"{name} {here.get(name)} ({version})" for name, version in asked.items() if here.get(name) != version]
+    if not other:
+        return ""
+    return (
+        f"this worker has other libraries than the checkout that asks: {', '.join(other)}; results are not taken from "
+        "such checkouts, and count as stale there"
+    )
+
+
 def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jobs: int, share: bool = False) -> str:
     """Run the chain in a workspace with ``settings`` of it, called ``title`` or as the flow run; return the commit."""
     explain_in_logs()
@@ -96,7 +116,10 @@ def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jo
     run = _numbered(title, name)
     call(run if title else "", note)
     with get_client(sync_client=True) as client:
-        client.update_flow_run(runtime.flow_run.id, name=run, tags=[f"run:{run}", f"process:{own_process()}"])
+        tags = [tag for tag in runtime.flow_run.tags if tag.startswith(_WITH)]
+        client.update_flow_run(runtime.flow_run.id, name=run, tags=[*tags, f"run:{run}", f"process:{own_process()}"])
+    if other := other_libraries(tags):
+        logger.warning("%s", other)
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
     with workspace(project, name) as folder:

@@ -17,7 +17,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runner.storage import GitRepository
 from prefect.states import Cancelling
 
-from flows.deployments import DESCRIPTIONS, experiment
+from flows.deployments import DESCRIPTIONS, asked_with, experiment
 from flows.worker import MOST_STARTS, patience, require_server, starts
 from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
@@ -63,7 +63,11 @@ def run_on(place: str, parameters: Mapping[str, Any]) -> str:
     deployment.storage = GitRepository(url, commit_sha=commit)
     deployment.apply()
     asked: Any = run_deployment(
-        f"experiment/{deployment.name}", parameters={**parameters, "share": True}, timeout=0, as_subflow=False
+        f"experiment/{deployment.name}",
+        parameters={**parameters, "share": True},
+        timeout=0,
+        as_subflow=False,
+        tags=asked_with(),
     )
     print(f"asked the pool {pool} for {asked.name} at commit {commit[:8]}; Ctrl-C cancels it", flush=True)
     try:

@@ -136,7 +136,7 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxCache | 
     for folder in packages:
         files |= _data_files(folder)
     memory.keep()
-    return Code(dict(sorted(files.items())), versions | _versions(libraries))
+    return Code(dict(sorted(files.items())), versions | library_versions(libraries))
 
 
 def named_code(name: str, memory: SyntaxCache | None = None) -> Code:
@@ -370,7 +370,8 @@ def _data_files(package: Path) -> dict[str, str]:
     return digests
 
 
-def _versions(imported: Collection[str]) -> dict[str, str]:
+def library_versions(imported: Collection[str] = LIBRARIES) -> dict[str, str]:
+    """Return the versions of Python and of the libraries that change numbers, of those ``imported``."""
     versions = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in sorted(imported):
         for distribution in LIBRARIES.get(name, ()):

@@ -9,7 +9,7 @@ import pytest
 from prefect import get_client
 from prefect.settings import temporary_settings
 
-from flows import on_pool, worker
+from flows import deployments, on_pool, worker
 from flows.worker import worker_command
 from tasks.chain.graph import ChainError
 from tasks.looks.records import LOOKS, PLANS, record
@@ -65,6 +65,16 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
         worker.join_pool("patient")
         assert client.read_work_pool("patient").type == "process"
     assert len(asked) == 3 and capsys.readouterr().out.count("the Prefect server does not answer") == 2
+
+
+def test_a_worker_with_other_libraries_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results are stale in the checkout that asked, which would be a surprise."""
+    tags = deployments.asked_with()
+    assert any(tag.startswith("with:torch ") for tag in tags) and any(tag.startswith("with:python 3") for tag in tags)
+    assert deployments.other_libraries(["run:brave-owl", *tags]) == ""
+    here = deployments.library_versions()
+    monkeypatch.setattr(deployments, "library_versions", lambda: {**here, "torch": "2.0.0+cu999"})
+    assert f"than the checkout that asks: torch 2.0.0+cu999 ({here['torch']}); " in deployments.other_libraries(tags)
 
 
 def no_server(**options: object) -> NoReturn:
