@@ -24,8 +24,7 @@ from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
-from pipeline_lib.policies.policy import Team
-from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.policy import Team, remote_policy
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.storage import digest, read_json, write_json, write_text

@@ -25,7 +25,7 @@ from tasks.chain.side_by_side import ChainRun, run_chain
 from tasks.chain.stage_process import log_plain_lines
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import REPORT, RESULTS
-from tasks.experiment.verdict_text import in_markdown
+from tasks.experiment.result_text import in_markdown
 from tasks.identity.run import NOTE, told
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress, duration, shared_console

@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks.cluster.passwords import ClusterError, drawn, given
-from tasks.cluster.settings import Cluster, Ports
+from tasks.cluster.settings import Cluster, ClusterError, Ports, drawn, given
 from tasks.runtime.arguments import program_parser, whole
 from tasks.runtime.exit_status import explained, sigterm_interrupts
 

@@ -14,7 +14,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.report.text import count
 from pipeline_lib.settings import load_params
-from pipeline_lib.tracking.addresses import tracking_uri
+from pipeline_lib.tracking.store import tracking_uri
 from pipeline_lib.tracking.verdicts import TrackedRun, tracked_runs, tracked_verdicts
 from tasks.runtime.arguments import ArgumentError, meant, program_parser
 from tasks.runtime.exit_status import explained

@@ -17,8 +17,8 @@ from flows.chain import in_workspace
 from flows.study_cells import study
 from pipeline_lib.identity.code import library_versions
 from pipeline_lib.settings import Params, load_params
-from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import validate_params
+from pipeline_lib.settings.load import changed_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain.form import AS_IT_IS, OVERRIDE, often_changed_schema, preset_choice, requested_changes
 from tasks.chain.workspaces import change_settings, free_name, slug, uncommitted, with_files_of, workspace

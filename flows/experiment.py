@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from pipeline_lib.settings import load_params
-from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.load import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale, check_targets
@@ -25,7 +25,7 @@ from tasks.chain.sharing import sharing
 from tasks.chain.workspaces import slug, write_changes
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.check_run import check_reasons
-from tasks.experiment.costs import costs
+from tasks.experiment.result_text import costs
 from tasks.identity.run import call, checked_name, run_name
 from tasks.runtime.arguments import ArgumentError, add_jobs, add_overrides, program_parser
 from tasks.runtime.exit_status import explained, sigterm_interrupts

@@ -24,7 +24,7 @@ from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
-from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.load import changed_params
 from tasks.chain.form import requested_changes
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
 from tasks.experiment.episode_files import read_episodes, tested_file

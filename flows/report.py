@@ -18,10 +18,9 @@ from pipeline_lib.report.series import write_plots
 from pipeline_lib.report.viewer import TestedTeam
 from pipeline_lib.settings import Params
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of, training_rows
-from tasks.experiment.costs import costs
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
-from tasks.experiment.verdict_text import in_markdown
+from tasks.experiment.result_text import costs, in_markdown
 from tasks.identity.run import NOTE, TITLE, identity_tags
 from tasks.identity.stages import whole
 from tasks.runtime.stage import StageRun, run_stage

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline_lib.settings import load_params
-from pipeline_lib.tracking.addresses import start_link
+from pipeline_lib.tracking.store import start_link
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.services.process_environment import child_environment, places, server_url

@@ -22,7 +22,7 @@ from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, tr
 from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
-from tasks.experiment.verdict_text import headline, in_markdown
+from tasks.experiment.result_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
 from tasks.runtime.stage import StageRun, run_stage
 from tasks.runtime.tracked_run import record_verdict

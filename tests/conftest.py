@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from pipeline_lib.locks import locked  # noqa: E402
-from pipeline_lib.tracking.database import SQLITE, make_database  # noqa: E402
+from pipeline_lib.tracking.store import SQLITE, make_database  # noqa: E402
 from tasks.identity.run import NOTE, TITLE  # noqa: E402
 from tasks.services.preloaded import preloaded  # noqa: E402
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)

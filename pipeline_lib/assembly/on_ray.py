@@ -25,7 +25,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.identity.code import version
-from pipeline_lib.sandbox.ray_cluster import connect
+from pipeline_lib.sandbox.ray_backend import connect
 from pipeline_lib.settings.evaluate import RayNodes, SampleSettings
 from pipeline_lib.training.checkpoints import load_checkpoint
 

@@ -35,7 +35,7 @@ from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells, Experience, add_amounts
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Playing, Turn
-from pipeline_lib.policies.remote import is_remote
+from pipeline_lib.policies.policy import is_remote
 from pipeline_lib.protocols import TurnInput
 
 

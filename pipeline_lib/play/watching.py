@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pipeline_lib.rollouts.streaming import TextStream
+from pipeline_lib.rollouts.actions import TextStream
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.environment import Outcome

@@ -21,7 +21,7 @@ from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.lora import attach
-from pipeline_lib.policies.policy import Policy, PolicyError, Team, check_agents, is_frozen, section_of
+from pipeline_lib.policies.policy import Policy, PolicyError, Team, check_agents, is_frozen, remote_policy, section_of
 from pipeline_lib.policies.pretrained import (
     check_fit,
     in_chat_template,
@@ -29,7 +29,6 @@ from pipeline_lib.policies.pretrained import (
     load_tokenizer,
     recorded_revision,
 )
-from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.settings.policy import AgentPolicy
 from pipeline_lib.storage import digest
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from pipeline_lib.settings.policy import LoraAdapter
+
 
 ADAPTER = "default"
 _FINGERPRINT_VALUES = 512
@@ -144,3 +146,18 @@ def _twin(model: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of the module tree that holds the very same parameters and buffers."""
     shared = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+
+
+def plain_model(policy: Policy) -> Any:
+    """Return the policy's model without its adapter wrapper."""
+    model: Any = policy.model
+    return model.get_base_model() if hasattr(model, "peft_config") else model
+
+
+def plain_state(policy: Policy) -> Mapping[str, Tensor]:
+    """Return the weights of the plain model, adapters merged out of place (the policy's own stay untouched)."""
+    model: Any = policy.model
+    if not hasattr(model, "peft_config"):
+        state: Mapping[str, Tensor] = model.state_dict()
+        return state
+    return merged_state(policy)

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from pipeline_lib.settings.policy import AgentPolicy
+    from pipeline_lib.settings.policy import AgentPolicy, Server
     from pipeline_lib.settings.policy import Policy as PolicySettings
+
 
 #: Stands for the model's own message in a chat template; templates change no such text.
 _ANSWER = "ANSWER"
@@ -210,3 +212,47 @@ def check_agents(settings: PolicySettings, agents: Sequence[str]) -> None:
     """
     if len(agents) > 1 and (unknown := [name for name in settings.agents if name not in agents]):
         raise PolicyError(f"policy.agents.{unknown[0]}: the team has no such agent; it has {', '.join(agents)}")
+
+
+class ByteTokenizer:
+    """Text to UTF-8 bytes and back; the part of a tokenizer's interface that `Policy` uses."""
+
+    eos_token_id = None
+    chat_template = None
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        """Return the bytes of ``text`` as ``input_ids``."""
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        """Decode bytes; invalid UTF-8 becomes the replacement character."""
+        return bytes(ids).decode(errors="replace")
+
+
+class RemoteModel:
+    """The model of a policy on a server.
+
+    Attributes:
+        name: the model's name on the server.
+        server: the server, if the settings name one for this agent.
+    """
+
+    def __init__(self, name: str, server: Server | None = None) -> None:
+        self.name, self.server = name, server
+        self.generation_config = SimpleNamespace(eos_token_id=None)
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Return no parameters, because none can be trained."""
+        return iter(())
+
+
+def remote_policy(agent: str, name: str, server: Server | None = None) -> Policy:
+    """Return a policy on a server; for the arguments see `RemoteModel`."""
+    model: Any = RemoteModel(name, server)
+    tokenizer: Any = ByteTokenizer()
+    return Policy(agent, model, tokenizer)
+
+
+def is_remote(policy: Policy) -> bool:
+    """Return whether the policy's weights are on a server."""
+    return isinstance(policy.model, RemoteModel)

@@ -22,8 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pipeline_lib.policies.lora import ADAPTER, base_fingerprint, is_adapted
-from pipeline_lib.policies.policy import Policy, PolicyError, Team
-from pipeline_lib.policies.remote import is_remote
+from pipeline_lib.policies.policy import Policy, PolicyError, Team, is_remote
 from pipeline_lib.storage import CorruptFileError, digest, read_json, write_json
 
 RECORD = "team.json"

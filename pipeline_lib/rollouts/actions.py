@@ -1,7 +1,9 @@
-"""From sampled ids to an action: its end and its text; the same for every engine.
+"""From sampled ids to an action: its end and its text, whole or while it is sampled; the same for every engine.
 
 Ids are never computed from text.  An action ends with the first end token, or with the token that completes a stop
-string; that token is part of it.  Its text leaves out special tokens and stops before the stop string.
+string; that token is part of it.  Its text leaves out special tokens and stops before the stop string.  While it is
+sampled, text that may still change is held back: bytes of an incomplete character, and the possible beginning of a stop
+string.
 """
 
 from __future__ import annotations
@@ -65,3 +67,41 @@ def stop_test(policy: Policy) -> Callable[[list[int]], bool] | None:
         return any(s in tail for s in policy.stop_strings) and any(s in policy.decode(ids) for s in policy.stop_strings)
 
     return stopped
+
+
+_UNFINISHED = "\ufffd"
+
+
+class TextStream:
+    """The text of one action as it grows; it ends before any of the policy's stop strings and of ``stop``."""
+
+    def __init__(self, policy: Policy, stop: Sequence[str] = ()) -> None:
+        self._policy = policy
+        self._stops = (*policy.stop_strings, *stop)
+        self._ids: list[int] = []
+        self._returned = ""
+
+    def add(self, token: int) -> str:
+        """Add a token and return the new text that is final."""
+        self._ids.append(token)
+        text = self._policy.decode(self._ids).rstrip(_UNFINISHED)
+        whole = cut_at_stop(text, self._stops)
+        if whole == text:
+            whole = text[: len(text) - self._may_become_stop(text)]
+        return self._new_text(whole)
+
+    def end(self, text: str) -> str:
+        """Return the rest of the finished action's text."""
+        return self._new_text(text)
+
+    def _new_text(self, text: str) -> str:
+        if not text.startswith(self._returned):  # the decoder changed earlier text; `end` returns the rest
+            return ""
+        new = text[len(self._returned) :]
+        self._returned = text if new else self._returned
+        return new
+
+    def _may_become_stop(self, text: str) -> int:
+        """Return how many letters at the end of ``text`` a stop string may begin with."""
+        beginnings = {stop[:length] for stop in self._stops for length in range(1, len(stop))}
+        return max((len(piece) for piece in beginnings if text.endswith(piece)), default=0)

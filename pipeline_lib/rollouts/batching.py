@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 
 from pipeline_lib.memory import PREFILL_TOKENS
-from pipeline_lib.rollouts.distribution import draw
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
+from pipeline_lib.rollouts.sampling import draw
 from pipeline_lib.sampling_progress import receiver
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ import torch
 from torch.nn import functional
 
 from pipeline_lib.memory import SMALL_MODEL
+from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
 from pipeline_lib.rollouts.kernels import WithThreads, base_kernels, halves, rotate_halves
-from pipeline_lib.rollouts.plain_weights import plain_model
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
 if TYPE_CHECKING:

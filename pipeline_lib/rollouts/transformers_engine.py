@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from pipeline_lib.memory import MOST_ROWS, free_memory
+from pipeline_lib.policies.lora import plain_model, plain_state
 from pipeline_lib.rollouts.actions import cut_at_stop, decode_all, stop_test
 from pipeline_lib.rollouts.batching import Batch, Work
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
@@ -33,9 +34,8 @@ from pipeline_lib.rollouts.engine import (
     unknown_policy,
 )
 from pipeline_lib.rollouts.generic_model import GenericModel
-from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
-from pipeline_lib.rollouts.random_draws import uniforms
 from pipeline_lib.rollouts.rollout_model import Ints, RolloutModel
+from pipeline_lib.rollouts.sampling import uniforms
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder, base_key
 
 if TYPE_CHECKING:

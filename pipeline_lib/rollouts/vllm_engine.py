@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.policies.lora import plain_state
 from pipeline_lib.rollouts.actions import action_of
 from pipeline_lib.rollouts.engine import (
     Action,
@@ -29,8 +30,7 @@ from pipeline_lib.rollouts.engine import (
     require_current,
     unknown_policy,
 )
-from pipeline_lib.rollouts.plain_weights import plain_state
-from pipeline_lib.rollouts.random_draws import spread_seed
+from pipeline_lib.rollouts.sampling import spread_seed
 from pipeline_lib.rollouts.vllm_hosts import Host, call_all, call_each
 from pipeline_lib.rollouts.vllm_setup import (
     arguments,

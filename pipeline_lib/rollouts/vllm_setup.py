@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
-from pipeline_lib.policies.lora import base_fingerprint
+from pipeline_lib.policies.lora import base_fingerprint, plain_model, plain_state
 from pipeline_lib.rollouts.engine import EngineError
-from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
 from pipeline_lib.rollouts.vllm_hosts import Host, InsideHost, ServerHost, WorkerHost
 
 if TYPE_CHECKING:

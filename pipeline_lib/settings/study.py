@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.changes import Changes, changed_params
+from pipeline_lib.settings.load import Changes, changed_params
 from pipeline_lib.settings.mistakes import SettingsError, explain
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping

@@ -12,8 +12,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
-from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK, page_tags
-from pipeline_lib.tracking.database import make_database
+from pipeline_lib.tracking.store import ARTIFACTS, LOCK, make_database, page_tags
 
 
 def connect(uri: str, home: Path) -> MlflowClient:

@@ -22,10 +22,10 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
 from pipeline_lib.locks import locked
-from pipeline_lib.tracking.addresses import LOCK, artifact_link, traces_link
 from pipeline_lib.tracking.connection import connect, experiment_id, local_artifacts
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
 from pipeline_lib.tracking.processes import is_gone
+from pipeline_lib.tracking.store import LOCK, artifact_link, traces_link
 
 TAG_RUN, TAG_SETTINGS, TAG_PART = "symposium.run", "symposium.settings", "symposium.part"
 TAG_PARENT = "mlflow.parentRunId"

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline_lib.storage import digest
-from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.championship import Contender, registered_name
 from pipeline_lib.tracking.journal import Journal, log
 from pipeline_lib.tracking.operations import Operation, RunKey
 from pipeline_lib.tracking.processes import own_process
+from pipeline_lib.tracking.store import tracking_uri
 
 if TYPE_CHECKING:
     from pipeline_lib.tracking.recorder import Recorder

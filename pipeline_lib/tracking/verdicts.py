@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.connection import connect
+from pipeline_lib.tracking.store import tracking_uri
 
 _WHOLE = "tags.`symposium.part` = '-'"
 """Runs of a whole experiment, without the stages below them."""

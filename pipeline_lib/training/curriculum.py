@@ -27,6 +27,10 @@ from pipeline_lib.play.roots import derive
 from pipeline_lib.training.advantages import is_flat
 from pipeline_lib.training.parallel import Processes
 
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import Curriculum
+
+
 #: Normal quantile of a two-sided 95 % interval; each limit is exceeded by chance in 2.5 %.
 Z = 1.96
 
@@ -357,10 +361,6 @@ class Turns(Epochs):
 
 def _of(problems: Sequence[Leveled], level: int) -> list[int]:
     return [number for number, problem in enumerate(problems) if problem.level == level]
-
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.train import Curriculum
 
 
 def make_sampler(

@@ -3,7 +3,7 @@
 The output layer is applied only to the positions that predict a trained token.  If positions times vocabulary is large,
 it is applied to a chunk of positions at a time, so that at most `LOGITS_CHUNK` logits exist at once.  Below an adapter
 the layer is frozen, and the gradient of a chunk is computed with its logits; else they are recomputed in the backward
-pass.  The distribution (temperature, top-k, top-p) is that of `pipeline_lib.rollouts.distribution`, from which engines
+pass.  The distribution (temperature, top-k, top-p) is that of `pipeline_lib.rollouts.sampling`, from which engines
 also sample.
 """
 
@@ -17,8 +17,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from pipeline_lib.memory import LOGITS_CHUNK
-from pipeline_lib.rollouts.distribution import scaled_logits
 from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.rollouts.sampling import scaled_logits
 from pipeline_lib.training.packing import MicroBatch
 from pipeline_lib.training.tree_attention import NAME, Block, attend_to_blocks, with_blocks
 

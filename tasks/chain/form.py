@@ -12,8 +12,8 @@ from pydantic import WithJsonSchema
 from yaml import YAMLError
 
 from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.settings.changes import Changes
 from pipeline_lib.settings.compose import PRESET
+from pipeline_lib.settings.load import Changes
 from pipeline_lib.settings.reading import read_mapping, read_yaml
 from pipeline_lib.tracking.tracker import flat
 

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.base import referenced_names
-from pipeline_lib.settings.changes import Changes, changed_params, put
+from pipeline_lib.settings.load import Changes, changed_params, put
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT

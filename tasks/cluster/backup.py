@@ -10,9 +10,8 @@ from typing import Any
 
 from pipeline_lib.storage import file_digest, new_folder, write_json
 from tasks.cluster import database, store
-from tasks.cluster.passwords import ClusterError, Passwords
 from tasks.cluster.servers import storage
-from tasks.cluster.settings import Cluster, Ports
+from tasks.cluster.settings import Cluster, ClusterError, Passwords, Ports
 
 RECORD = "backup.json"
 _KIND = "symposium cluster backup 1"

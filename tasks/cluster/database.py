@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from tasks.cluster.passwords import ClusterError
+from tasks.cluster.settings import ClusterError
 
 HOST = "127.0.0.1"
 USER = "symposium"

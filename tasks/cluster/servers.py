@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from pipeline_lib.locks import locked
 from tasks.cluster import database, store
-from tasks.cluster.passwords import ClusterError, Passwords
-from tasks.cluster.settings import Cluster, Ports
+from tasks.cluster.settings import Cluster, ClusterError, Passwords, Ports
 from tasks.services.process_environment import answers, child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, free_port, refused, require, status_of

@@ -1,6 +1,12 @@
-"""Where the servers of a team keep everything, and where they listen."""
+"""Where the servers of a team keep everything, where they listen, and their passwords.
 
-from dataclasses import dataclass, field
+Passwords are drawn once and given in the environment, under the names that clients read as well.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,3 +44,81 @@ class Cluster:
             "MLFLOW_TRACKING_URI": f"http://{self.name}:{self.ports.mlflow}",
             "AWS_ENDPOINT_URL_S3": f"http://{self.name}:{self.ports.store}",
         }
+
+
+LEAST = 12
+"""Characters of a password; MLflow accepts none that is shorter."""
+
+
+class ClusterError(RuntimeError):
+    """The servers cannot do what is asked; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """What the servers ask for.  The fields are named as the environment variables, in small letters.
+
+    Attributes:
+        prefect_api_auth_string: ``user:password`` of the Prefect server.
+        mlflow_tracking_username: the administrator of the MLflow server.
+        mlflow_tracking_password: its password.
+        aws_access_key_id: name of the key to the store.
+        aws_secret_access_key: the key.
+        pgpassword: password of the database, which only the servers need.
+    """
+
+    prefect_api_auth_string: str
+    mlflow_tracking_username: str
+    mlflow_tracking_password: str
+    aws_access_key_id: str
+    aws_secret_access_key: str
+    pgpassword: str
+
+
+def given(environment: Mapping[str, str] = os.environ) -> Passwords:
+    """Return the passwords that the environment names.
+
+    Raises:
+        ClusterError: one is missing or too short.
+    """
+    names = [field.name.upper() for field in fields(Passwords)]
+    if missing := [name for name in names if not environment.get(name)]:
+        raise ClusterError(
+            f"not set: {', '.join(missing)}; `symposium cluster passwords > cluster.env` draws all of them, and "
+            "`set -a; . ./cluster.env` sets them"
+        )
+    found = Passwords(*(environment[name] for name in names))
+    user, _, password = found.prefect_api_auth_string.partition(":")
+    if not (user and password):
+        raise ClusterError("PREFECT_API_AUTH_STRING has the form user:password")
+    secret = {
+        "PREFECT_API_AUTH_STRING": password,
+        "MLFLOW_TRACKING_PASSWORD": found.mlflow_tracking_password,
+        "AWS_SECRET_ACCESS_KEY": found.aws_secret_access_key,
+        "PGPASSWORD": found.pgpassword,
+    }
+    if short := [name for name, value in secret.items() if len(value) < LEAST]:
+        raise ClusterError(f"{', '.join(short)}: a password has at least {LEAST} characters")
+    return found
+
+
+def drawn(addresses: Mapping[str, str]) -> str:
+    """Return the text of an environment file with new passwords, and with these addresses of the servers."""
+
+    def password() -> str:
+        return secrets.token_hex(16)
+
+    return "\n".join(
+        [
+            "# What everybody needs who works with the servers.",
+            *(f"{name}={value}" for name, value in addresses.items()),
+            f"PREFECT_API_AUTH_STRING=symposium:{password()}",
+            "MLFLOW_TRACKING_USERNAME=symposium",
+            f"MLFLOW_TRACKING_PASSWORD={password()}",
+            "AWS_ACCESS_KEY_ID=symposium",
+            f"AWS_SECRET_ACCESS_KEY={password()}",
+            "# Only for the machine of the servers.",
+            f"PGPASSWORD={password()}",
+            "",
+        ]
+    )

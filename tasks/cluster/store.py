@@ -17,7 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tasks.cluster.passwords import ClusterError, Passwords
+from tasks.cluster.settings import ClusterError, Passwords
 
 RESULTS, ARTIFACTS = "symposium", "mlflow"
 """Buckets: DVC's remote of every project, and MLflow's artifacts."""

@@ -23,12 +23,11 @@ from pipeline_lib import storage
 from pipeline_lib.project import TRACES
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking import TrackedRun, Tracker
-from pipeline_lib.tracking.addresses import artifact_link, run_link, tracking_uri
 from pipeline_lib.tracking.processes import own_process
+from pipeline_lib.tracking.store import artifact_link, run_link, tracking_uri
 from pipeline_lib.tracking.tracker import Status, open_recorder
 from tasks.experiment.arms import ARMS, REPORT, RESULTS, TEAM, seeds_of, training_rows
-from tasks.experiment.costs import costs
-from tasks.experiment.verdict_text import headline
+from tasks.experiment.result_text import costs, headline
 from tasks.identity.run import NOTE, identity_tags
 from tasks.runtime.exit_status import was_interrupted
 from tasks.services.end_with_parent import above_the_stage

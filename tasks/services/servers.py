@@ -25,9 +25,8 @@ import psutil
 
 from pipeline_lib.locks import locked
 from pipeline_lib.storage import write_json
-from pipeline_lib.tracking.addresses import LOCK, tracking_uri
-from pipeline_lib.tracking.database import SQLITE, has_run
 from pipeline_lib.tracking.processes import own_process
+from pipeline_lib.tracking.store import LOCK, SQLITE, has_run, tracking_uri
 from tasks.services.end_with_parent import STOP_S
 from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import answers, child_environment, places
@@ -128,7 +127,7 @@ def start_mlflow(port: int = MLFLOW_PORT) -> Server:
     # One worker is much faster on SQLite than several, and jobs are for things that are not used here.
     changes = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     if uri.startswith(SQLITE) and not has_run(Path(uri.removeprefix(SQLITE))):
-        subprocess.run([sys.executable, "-m", "pipeline_lib.tracking.database", uri, str(home)], check=True)
+        subprocess.run([sys.executable, "-m", "pipeline_lib.tracking.store", uri, str(home)], check=True)
     with locked(home / LOCK):  # it opens the database, and no run must make one at the same time
         server = _start("mlflow", f"http://{HOST}:{port}", arguments, changes, without=("MLFLOW_TRACKING_URI",))
         server.wait_until_healthy()

@@ -15,9 +15,8 @@ from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player, Root
 from pipeline_lib.play.roots import PairedChance
 from pipeline_lib.play.watching import Generation, Watcher
-from pipeline_lib.rollouts.actions import cut_at_stop
+from pipeline_lib.rollouts.actions import TextStream, cut_at_stop
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
-from pipeline_lib.rollouts.streaming import TextStream
 
 
 class FullError(RuntimeError):

@@ -17,8 +17,7 @@ from pipeline_lib.evaluation.run import OTHER, TranscriptRecorder, record_of
 from pipeline_lib.play import Decision, Experience, Player, groups, paired
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.policies.embedded import train_tokenizer
-from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.policy import Policy, Team, remote_policy
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

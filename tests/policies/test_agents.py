@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from pipeline_lib.policies.base import base_digest
-from pipeline_lib.policies.export import export_team
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.policy import PolicyError, Team
-from pipeline_lib.policies.remote import is_remote
+from pipeline_lib.policies.policy import PolicyError, Team, is_remote
 from pipeline_lib.policies.store import restore_team, save_team, team_digest
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
+from tasks.use.exporting import export_team
 from tests.policies.conftest import TINY
 
 AGENTS = ("helper", "main")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline_lib.policies.export import ADAPTER, FULL, export_team
 from pipeline_lib.policies.policy import PolicyError
+from tasks.use.exporting import ADAPTER, FULL, export_team
 from tests.policies.test_store import AGENTS, WAYS, _logits, _stirred
 
 # Runs isolated from the project: no path of it, no module of it.

@@ -14,8 +14,7 @@ import torch
 
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.lora import base_fingerprint
-from pipeline_lib.policies.policy import Policy, PolicyError, Team
-from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.policy import Policy, PolicyError, Team, remote_policy
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
 from tests.policies.conftest import TINY

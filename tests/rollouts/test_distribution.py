@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pipeline_lib.rollouts import Sampling
-from pipeline_lib.rollouts.distribution import draw, scaled_logits
-from pipeline_lib.rollouts.random_draws import uniforms
+from pipeline_lib.rollouts.sampling import draw, scaled_logits, uniforms
 
 SAMPLINGS = [
     Sampling(),

@@ -99,7 +99,7 @@ def test_fast_and_general_path_draw_the_same_actions(kind: str, make: Make) -> N
 @pytest.mark.parametrize("case", BOTH)
 def test_actions_are_exactly_those_of_drawing_one_at_a_time(case: tuple[str, bool], make: Make) -> None:
     """The textbook loop (whole forward pass per token, no cache, no batch) with the same uniforms."""
-    from pipeline_lib.rollouts.random_draws import uniforms
+    from pipeline_lib.rollouts.sampling import uniforms
 
     team, sampling = policy("qwen3", spread=1.5), Sampling(temperature=0.8, top_k=40, max_new_tokens=9)
     found = make(case[1], team, rows=5).generate(requests(4), sampling)

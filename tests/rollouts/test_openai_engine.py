@@ -11,7 +11,7 @@ import pytest
 
 from pipeline_lib.http_client import HttpClient, ServerError
 from pipeline_lib.identity.code import Code
-from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.policy import remote_policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, openai_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from tests.http_server import HttpServer, Reply

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_lib.rollouts.decoder import FusedDecoder
-from pipeline_lib.rollouts.prefix_tree import PrefixTree
+from pipeline_lib.rollouts.decoder import FusedDecoder, PrefixTree
 from tests.rollouts.tiny import FAST, policy
 
 PROMPTS = [(5, 6, 7), (5, 6), (8, 6, 7), (5, 6, 9, 9)]

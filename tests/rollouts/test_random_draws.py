@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import stats
 
-from pipeline_lib.rollouts.random_draws import _GOLDEN, _mix, uniforms
+from pipeline_lib.rollouts.sampling import _GOLDEN, _mix, uniforms
 
 
 def table(pairs: list[tuple[int, int]], count: int) -> np.ndarray:

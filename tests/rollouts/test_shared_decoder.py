@@ -8,11 +8,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
-from pipeline_lib.policies.lora import attach, merged_state
+from pipeline_lib.policies.lora import attach, merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
 from pipeline_lib.rollouts.kernels import base_kernels
-from pipeline_lib.rollouts.plain_weights import plain_model
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.policy import LoraAdapter

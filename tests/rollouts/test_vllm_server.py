@@ -14,8 +14,7 @@ import psutil
 import pytest
 import torch
 
-from pipeline_lib.policies.policy import Policy
-from pipeline_lib.policies.remote import remote_policy
+from pipeline_lib.policies.policy import Policy, remote_policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer

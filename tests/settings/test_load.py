@@ -14,11 +14,10 @@ from dvc.utils.serialize import load_yaml
 
 from pipeline_lib.environment_api.registry import names
 from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.settings.environment import environment_model, kinds_of, problem_models
 from pipeline_lib.settings.evaluate import RayNodes
-from pipeline_lib.settings.load import given_in
+from pipeline_lib.settings.load import changed_params, given_in
 from pipeline_lib.settings.mistakes import _models, explain
 from pipeline_lib.settings.reading import read_mapping
 from tasks.chain.form import requested_changes

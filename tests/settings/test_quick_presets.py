@@ -7,7 +7,7 @@ import pytest
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings import Params, SettingsError
-from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.load import changed_params
 from pipeline_lib.settings.reading import read_mapping
 from tests.flows.project import ROOT
 

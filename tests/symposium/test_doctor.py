@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.services import doctor
-from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
+from flows import doctor
+from flows.doctor import MISSING, OK, OPTIONAL, examine
 from tests.http_server import HttpServer, Reply
 
 

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 import flows.cluster
-from tasks.cluster.passwords import ClusterError, drawn, given
-from tasks.cluster.settings import Cluster, Ports
+from tasks.cluster.settings import Cluster, ClusterError, Ports, drawn, given
 from tasks.services.new_project import FILES
 from tests.flows.team_servers import free_ports
 from tests.needs import needs

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.load import changed_params
 from tasks.chain.form import (
     AS_IT_IS,
     OFTEN_CHANGED,

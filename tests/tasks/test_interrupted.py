@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.doctor import examine
 from tasks.chain.graph import ask, chain_and_stale
-from tasks.services.doctor import examine
 from tasks.services.interrupted import mend_locks
 
 CHAIN = """stages:

@@ -7,7 +7,7 @@ import pytest
 
 from flows import chain
 from pipeline_lib.storage import write_json
-from pipeline_lib.tracking.addresses import artifact_link, run_link
+from pipeline_lib.tracking.store import artifact_link, run_link
 from tasks.experiment.arms import RESULTS
 from tasks.runtime.tracked_run import run_in_mlflow
 

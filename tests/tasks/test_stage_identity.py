@@ -18,14 +18,13 @@ from pydantic import BaseModel
 from pipeline_lib.environment_api.registry import names
 from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.identity import code
-from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.compose import validate_params
 from tasks.experiment.arms import TEAM
 from tasks.identity import stages as stage_identity
 from tasks.identity.dvc_record import made_from, write_made
-from tasks.identity.files import check, write_identities
+from tasks.identity.files import check, differences, write_identities
 from tasks.identity.stages import (
     RUNTIME,
     STAGES,

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline_lib.storage import CorruptFileError
 from pipeline_lib.tracking.connection import connect
-from pipeline_lib.tracking.database import has_run
+from pipeline_lib.tracking.store import has_run
 
 
 def damage(database: Path, *statements: str) -> None:
@@ -63,7 +63,7 @@ def test_a_damaged_database_is_told_with_what_to_do(home: Path) -> None:
 
 def test_a_kill_while_it_is_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    with subprocess.Popen([sys.executable, "-m", "pipeline_lib.tracking.database", uri, str(tmp_path)]) as made:
+    with subprocess.Popen([sys.executable, "-m", "pipeline_lib.tracking.store", uri, str(tmp_path)]) as made:
         while not (tmp_path / "mlflow.new").exists() and made.poll() is None:
             time.sleep(0.01)
         made.kill()

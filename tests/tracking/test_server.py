@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker, runs
-from pipeline_lib.tracking.addresses import start_link
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.recorder import Recorder
+from pipeline_lib.tracking.store import start_link
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 

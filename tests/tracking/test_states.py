@@ -11,11 +11,11 @@ from mlflow.entities import Run
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking import Tracker
-from pipeline_lib.tracking.addresses import LOCK
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
 from pipeline_lib.tracking.recorder import Recorder
 from pipeline_lib.tracking.runs import RunRecorder
+from pipeline_lib.tracking.store import LOCK
 from tests.tracking.conftest import Reader
 
 A = "a" * 64

@@ -17,8 +17,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from pipeline_lib.rollouts.distribution import scaled_logits
 from pipeline_lib.rollouts.engine import Request, Sampling
+from pipeline_lib.rollouts.sampling import scaled_logits
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training import logprobs as module

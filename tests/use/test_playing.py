@@ -26,8 +26,8 @@ from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
+from pipeline_lib.rollouts.actions import TextStream
 from pipeline_lib.rollouts.engine import Action, Request
-from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.compose import validate_params

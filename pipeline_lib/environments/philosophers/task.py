@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.environments.philosophers.audit import PhilosophersExaminer
-from pipeline_lib.environments.philosophers.demonstrations import demonstrate
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
+from pipeline_lib.environments.philosophers.scripted import demonstrate
 from pipeline_lib.environments.philosophers.settings import HORIZONS, SEATS, PhilosophersSettings, ScenarioProblems
 
 if TYPE_CHECKING:

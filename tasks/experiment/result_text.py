@@ -1,8 +1,13 @@
-"""A verdict as Markdown for Prefect, and as numbers for MLflow and DVC."""
+"""What is said of a result: its verdict as Markdown and as numbers, and the work behind it."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from pipeline_lib import storage
+from pipeline_lib.settings import Params
+from tasks.experiment.arms import ARMS, RESULTS, SINGLE, seeds_of, training_rows
 
 _SELECTED, _BASE = "selected", "base"  # as in `pipeline_lib.evaluation.verdict`, whose import takes seconds
 
@@ -38,3 +43,20 @@ def headline(result: Mapping[str, Any]) -> dict[str, Any]:
         name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
         for name, value in numbers.items()
     }
+
+
+def costs(params: Params, project: Path = Path()) -> dict[str, dict[str, float]]:
+    """Return ``seconds`` and sampled ``tokens`` of each part of a project's work: training of each arm, and test."""
+    by_part: dict[str, dict[str, float]] = {}
+    for arm in ARMS:
+        rows: list[dict[str, Any]] = [
+            row for seed in seeds_of(params, arm) for row in training_rows(arm, seed, project)
+        ]
+        if rows:
+            by_part[f"training, {'single-agent GRPO' if arm == SINGLE else arm}"] = {
+                "seconds": sum(row["time/step_s"] for row in rows),
+                "tokens": sum(row["actions/tokens"] for row in rows),
+            }
+    tested = storage.read_json(project / RESULTS / "test" / "cost.json").values()
+    by_part["test"] = {key: sum(cost[key] for cost in tested) for key in ("seconds", "tokens")}
+    return by_part
