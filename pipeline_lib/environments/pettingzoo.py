@@ -79,18 +79,12 @@ class PettingZooProblems(Section):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a game.
+    """One start of a game."""
 
-    Attributes:
-        game, options: where it comes from; ``options`` is JSON.
-        seed: of all chance in it.
-        plain: the agents are prompted in plain English.
-    """
-
-    game: str
-    options: str
-    seed: int
-    plain: bool
+    game: str  #: where it comes from
+    options: str  #: of the game, JSON
+    seed: int  #: of all chance in it
+    plain: bool  #: the agents are prompted in plain English
 
     @property
     def id(self) -> str:

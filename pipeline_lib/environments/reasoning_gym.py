@@ -73,25 +73,17 @@ class ReasoningGymProblems(Section):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One entry of a dataset.
+    """One entry of a dataset."""
 
-    Attributes:
-        dataset, config, seed, drawn, index: where the package finds it: ``config`` is JSON, ``drawn`` the number of
-            entries that the dataset was asked for.
-        question, answer: as the package gives them.
-        head: number of characters at the beginning that all questions have in common; every agent is told them.
-        plain: the agents are prompted in plain English.
-    """
-
-    dataset: str
-    config: str
-    seed: int
-    drawn: int
-    index: int
-    question: str
-    answer: str
-    head: int
-    plain: bool
+    dataset: str  #: where the package finds it
+    config: str  #: of the dataset, JSON
+    seed: int  #: of the dataset
+    drawn: int  #: number of entries that the dataset was asked for
+    index: int  #: its place among them
+    question: str  #: as the package gives it
+    answer: str  #: as the package gives it
+    head: int  #: number of characters at the beginning that all questions have in common; every agent is told them
+    plain: bool  #: the agents are prompted in plain English
 
     @property
     def id(self) -> str:

@@ -19,31 +19,21 @@ FAMILY = ("llama", "qwen2", "qwen3")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of a model.
+    """The sizes of a model."""
 
-    Attributes:
-        parameters: P; tied weights count once.
-        depth, heads: layers; query heads of each.
-        width, inner, query, kv: numbers in a hidden state, in the feed-forward layer, in all query heads and in all key
-            heads of a token.
-        vocabulary, context: number of token ids; most tokens of prompt and action together.
-        linear: ``(in, out)`` of every linear layer below the head, by the last part of its name.
-        fused: the fast decoder takes this architecture.
-        whole_logits: the head cannot be applied to single positions.
-    """
-
-    parameters: int
-    depth: int
-    heads: int
-    width: int
-    inner: int
-    query: int
-    kv: int
-    vocabulary: int
-    context: int
+    parameters: int  #: P; tied weights count once
+    depth: int  #: layers
+    heads: int  #: query heads of each layer
+    width: int  #: numbers in a hidden state of a token
+    inner: int  #: numbers in the feed-forward layer of a token
+    query: int  #: numbers in all query heads of a token
+    kv: int  #: numbers in all key heads of a token
+    vocabulary: int  #: number of token ids
+    context: int  #: most tokens of prompt and action together
+    #: ``(in, out)`` of every linear layer below the head, by the last part of its name.
     linear: Mapping[str, Sequence[tuple[int, int]]]
-    fused: bool = True
-    whole_logits: bool = False
+    fused: bool = True  #: the fast decoder takes this architecture
+    whole_logits: bool = False  #: the head cannot be applied to single positions
 
 
 def sizes_of(config: Mapping[str, Any]) -> Sizes:

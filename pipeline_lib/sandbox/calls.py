@@ -189,19 +189,12 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception that a program says it raised.
+    """An exception that a program says it raised."""
 
-    Attributes:
-        names: of its class and the base classes, with their modules except for builtins.
-        text: its ``str``.
-        line: of the program, 0 if unknown.
-        args: its arguments if they are plain values, else None.
-    """
-
-    names: tuple[str, ...]
-    text: str
-    line: int
-    args: tuple[Any, ...] | None
+    names: tuple[str, ...]  #: of its class and the base classes, with their modules except for builtins
+    text: str  #: its ``str``
+    line: int  #: of the program, 0 if unknown
+    args: tuple[Any, ...] | None  #: its arguments if they are plain values, else None
 
     def describe(self) -> str:
         """Return class, text and line number in one readable line."""

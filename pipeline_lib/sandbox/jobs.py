@@ -22,59 +22,37 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a program may use.  Seconds, mebibytes, kibibytes and counts; all positive.
+    """What a program may use.  Seconds, mebibytes, kibibytes and counts; all positive."""
 
-    Attributes:
-        cpu_s: CPU seconds for the whole program.
-        call_cpu_s: CPU seconds for one call of the entry point.
-        wall_s: wall-clock back-stop for the whole program.
-        memory_mb: address space.
-        processes: threads (a program cannot create processes).
-        open_files: descriptors.
-        file_mb: largest file, and size of the temporary file system.
-        reply_kb: largest value returned by one call.
-        error_kb: longest error text kept.
-        code_kb: longest program accepted.
-    """
-
-    cpu_s: float = 4.0
-    call_cpu_s: float = 2.0
-    wall_s: float = 12.0
-    memory_mb: int = 512
-    processes: int = 64
-    open_files: int = 64
-    file_mb: int = 16
-    reply_kb: int = 256
-    error_kb: int = 2
-    code_kb: int = 256
+    cpu_s: float = 4.0  #: CPU seconds for the whole program
+    call_cpu_s: float = 2.0  #: CPU seconds for one call of the entry point
+    wall_s: float = 12.0  #: wall-clock back-stop for the whole program
+    memory_mb: int = 512  #: address space
+    processes: int = 64  #: threads (a program cannot create processes)
+    open_files: int = 64  #: descriptors
+    file_mb: int = 16  #: largest file, and size of the temporary file system
+    reply_kb: int = 256  #: largest value returned by one call
+    error_kb: int = 2  #: longest error text kept
+    code_kb: int = 256  #: longest program accepted
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One program and the tests it is judged by.
+    """One program and the tests it is judged by."""
 
-    Attributes:
-        id: chosen by the caller; comes back on the verdict.
-        code: the candidate's source, untrusted.
-        tests: source of ``def check(candidate): ...`` with asserts, trusted.
-        entry_point: the function that ``candidate`` stands for.
-        prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
-        seed: determines the random numbers of ``random`` and numpy in the program and, independently, in the tests.
-        limits: overrides of the executor's limits.
-        shown: the verdict is shown to those who write programs.  The program runs in a jail that only programs of such
-            jobs have used, so nothing in the verdict comes from hidden tests of other jobs.
-        collect: run no program, but find the ``unittest`` tests; see `backend.Planner`.
-    """
-
-    id: str
-    code: str
-    tests: str
-    entry_point: str
+    id: str  #: chosen by the caller; comes back on the verdict
+    code: str  #: the candidate's source, untrusted
+    tests: str  #: source of ``def check(candidate): ...`` with asserts, trusted
+    entry_point: str  #: the function that ``candidate`` stands for
+    #: Trusted source that both the candidate and the tests may use (imports, functions of the prompt).
     prelude: str = ""
+    #: Determines the random numbers of ``random`` and numpy in the program and, independently, in the tests.
     seed: int = 0
-    limits: Limits | None = None
+    limits: Limits | None = None  #: overrides of the executor's limits
+    #: The verdict is shown to those who write programs.  The program runs in a jail that only programs of such jobs
+    #: have used, so nothing in the verdict comes from hidden tests of other jobs.
     shown: bool = False
-    collect: bool = False
+    collect: bool = False  #: run no program, but find the ``unittest`` tests; see `backend.Planner`
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,21 +20,13 @@ _NUMPY_MB, _OTHERS_MB = 256, 512  # address space that loading numpy takes, or a
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Packages for jails; false if there are none.
+    """Packages for jails; false if there are none."""
 
-    Attributes:
-        names: the requested packages, by pip's names.
-        places: the files and folders of these packages and their requirements on this machine.
-        modules: the modules in them.
-        preload: modules that a fork server imports before its first program.
-        extra_mb: address space that the imports take, MiB.
-    """
-
-    names: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    preload: tuple[str, ...] = ()
-    extra_mb: int = 0
+    names: tuple[str, ...] = ()  #: the requested packages, by pip's names
+    places: tuple[str, ...] = ()  #: the files and folders of these packages and their requirements on this machine
+    modules: tuple[str, ...] = ()  #: the modules in them
+    preload: tuple[str, ...] = ()  #: modules that a fork server imports before its first program
+    extra_mb: int = 0  #: address space that the imports take, MiB
 
     def __bool__(self) -> bool:
         return bool(self.places)

@@ -277,19 +277,12 @@ class _OutOfTime(BaseException):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the tests of a job.
+    """What came of the tests of a job."""
 
-    Attributes:
-        cases: result and message of each.
-        events: what went wrong, as ``(kind, text)``; see `exchange.Exchange`.
-        cpu_s: CPU seconds of the program.
-        peak_mb: its peak memory, MiB.
-    """
-
-    cases: list[tuple[str, str]]
-    events: list[tuple[str, str]]
-    cpu_s: float = 0.0
-    peak_mb: float = 0.0
+    cases: list[tuple[str, str]]  #: result and message of each
+    events: list[tuple[str, str]]  #: what went wrong, as ``(kind, text)``; see `exchange.Exchange`
+    cpu_s: float = 0.0  #: CPU seconds of the program
+    peak_mb: float = 0.0  #: its peak memory, MiB
 
 
 def verdict_of(planned: Planned, outcome: Outcome, limits: Limits, name: str, wall_s: float) -> Verdict:

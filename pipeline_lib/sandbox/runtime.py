@@ -49,19 +49,12 @@ FLAGS = ("-S", "-s", "-P", "-B")  # not -I, which would ignore PYTHONHASHSEED
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The interpreter of this process.
+    """The interpreter of this process."""
 
-    Attributes:
-        executable: the interpreter itself, not the virtual environment's link to it.
-        stdlib: folder of the standard library.
-        libraries: folders with the shared libraries it needs.
-        shared: libpython, if it is a separate library.
-    """
-
-    executable: Path
-    stdlib: Path
-    libraries: tuple[Path, ...]
-    shared: Path | None
+    executable: Path  #: the interpreter itself, not the virtual environment's link to it
+    stdlib: Path  #: folder of the standard library
+    libraries: tuple[Path, ...]  #: folders with the shared libraries it needs
+    shared: Path | None  #: libpython, if it is a separate library
 
 
 @lru_cache(maxsize=1)

@@ -25,23 +25,14 @@ from pipeline_lib.sandbox.remote import DEFAULT_PORT, exceeded_limit
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on requests.
+    """Limits on requests."""
 
-    Attributes:
-        request_mb: largest request, MiB.
-        jobs: most jobs in a request.
-        rate: requests per second and client address, on average.
-        burst: requests a client may make at once.
-        connections: concurrent connections.
-        silence_s: longest pause of a sender, seconds.
-    """
-
-    request_mb: int = 16
-    jobs: int = 1024
-    rate: float = 50.0
-    burst: int = 100
-    connections: int = 64
-    silence_s: float = 30.0
+    request_mb: int = 16  #: largest request, MiB
+    jobs: int = 1024  #: most jobs in a request
+    rate: float = 50.0  #: requests per second and client address, on average
+    burst: int = 100  #: requests a client may make at once
+    connections: int = 64  #: concurrent connections
+    silence_s: float = 30.0  #: longest pause of a sender, seconds
 
 
 class SandboxServer(ThreadingHTTPServer):

@@ -44,29 +44,17 @@ class Lost(Exception):
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """A job in the slots.
+    """A job in the slots."""
 
-    Attributes:
-        planned: the job.
-        body: the same, packed.
-        wall_s: seconds it may take.
-        done: receives the verdict.
-        attempts: times it was given to a judge.
-        blame: for processes of its tests that have ended; with `wire.CRASH` it is a crash.
-        losses: workers and judges that it lost without blame.
-        late: it has timed out once; the next timeout is final.
-        wanted: somebody waits for the verdict.
-    """
-
-    planned: Planned
-    body: bytes
-    wall_s: float
-    done: SimpleQueue[Verdict]
-    attempts: int = 0
-    blame: int = 0
-    losses: int = 0
-    late: bool = False
-    wanted: bool = True
+    planned: Planned  #: the job
+    body: bytes  #: the same, packed
+    wall_s: float  #: seconds it may take
+    done: SimpleQueue[Verdict]  #: receives the verdict
+    attempts: int = 0  #: times it was given to a judge
+    blame: int = 0  #: for processes of its tests that have ended; with `wire.CRASH` it is a crash
+    losses: int = 0  #: workers and judges that it lost without blame
+    late: bool = False  #: it has timed out once; the next timeout is final
+    wanted: bool = True  #: somebody waits for the verdict
 
 
 class Slots:

@@ -272,50 +272,31 @@ class BadTests(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TestPlan:
-    """Tests, ready to run.
+    """Tests, ready to run."""
 
-    Attributes:
-        code: the rewritten module, compiled, as ``marshal`` writes it: only the process that runs it reads it.
-        has_check: the module defines ``check(candidate)``; otherwise its own statements are the tests.
-        total: number of cases.
-        sources: the assert of each case as text.
-        unreached: cases that hold if they are not reached (``assert False``).
-        once: cases outside of loops and helper functions, which are reached at most once.
-        foreseen: arguments and frames of the first calls, as far as the source determines them.
-        methods: names of the ``unittest`` tests, if that is what the tests are; each is one case.
-        names: free names of the tests, which may be imports and classes of the program.
-        files: the tests may use files.
-    """
-
-    code: bytes
-    has_check: bool
-    total: int
-    sources: tuple[str, ...]
-    unreached: frozenset[int]
-    once: frozenset[int]
+    code: bytes  #: the rewritten module, compiled, as ``marshal`` writes it: only the process that runs it reads it
+    has_check: bool  #: the module defines ``check(candidate)``; otherwise its own statements are the tests
+    total: int  #: number of cases
+    sources: tuple[str, ...]  #: the assert of each case as text
+    unreached: frozenset[int]  #: cases that hold if they are not reached (``assert False``)
+    once: frozenset[int]  #: cases outside of loops and helper functions, which are reached at most once
+    #: Arguments and frames of the first calls, as far as the source determines them.
     foreseen: tuple[tuple[bytes, bytes], ...]
-    methods: tuple[str, ...]
-    names: frozenset[str]
-    files: bool
+    methods: tuple[str, ...]  #: names of the ``unittest`` tests, if that is what the tests are; each is one case
+    names: frozenset[str]  #: free names of the tests, which may be imports and classes of the program
+    files: bool  #: the tests may use files
 
     __test__ = False  # pytest would collect it because of its name
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job and its tests, ready to run.
+    """A job and its tests, ready to run."""
 
-    Attributes:
-        job: the job.
-        plan: its tests.
-        prelude: the job's prelude, compiled as the tests are; empty if there is none, or it does not compile.
-        stateless: the tests can leave nothing behind in the process that runs them.
-    """
-
-    job: Job
-    plan: TestPlan
-    prelude: bytes
-    stateless: bool
+    job: Job  #: the job
+    plan: TestPlan  #: its tests
+    prelude: bytes  #: the job's prelude, compiled as the tests are; empty if there is none, or it does not compile
+    stateless: bool  #: the tests can leave nothing behind in the process that runs them
 
     @property
     def total(self) -> int:

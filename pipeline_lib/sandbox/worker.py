@@ -318,17 +318,11 @@ class Worker:
 
 @dataclass(slots=True)
 class ProcessJail:
-    """A jail that is a child process of this one.
+    """A jail that is a child process of this one."""
 
-    Attributes:
-        name: kind of the jail.
-        process: its outermost process; its standard error is used in error messages.
-        scratch: its scratch folder on this machine, if it has one.
-    """
-
-    name: str
-    process: subprocess.Popen[bytes]
-    scratch: Path | None = None
+    name: str  #: kind of the jail
+    process: subprocess.Popen[bytes]  #: its outermost process; its standard error is used in error messages
+    scratch: Path | None = None  #: its scratch folder on this machine, if it has one
 
     @property
     def host_pid(self) -> int:

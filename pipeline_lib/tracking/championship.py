@@ -24,26 +24,16 @@ def registered_name(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """The test result of a team.
+    """The test result of a team."""
 
-    Attributes:
-        team, run: its checkpoint's name within its run, and the name of the run.
-        verdict: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
-        plan_faults: deviations from the plan, in words; empty if there are none.
-        problems: digest of the test problems' content.
-        metric, value: the primary metric (greater is better), and its mean on the test problems over training seeds,
-            with every lost episode at the least value.
-        weights: digest of the team's weights; empty: unknown.
-    """
-
-    team: str
-    run: str
-    verdict: str
-    plan_faults: str
-    problems: str
-    metric: str
-    value: float
-    weights: str = ""
+    team: str  #: its checkpoint's name within its run
+    run: str  #: name of the run
+    verdict: str  #: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE
+    plan_faults: str  #: deviations from the plan, in words; empty if there are none
+    problems: str  #: digest of the test problems' content
+    metric: str  #: the primary metric; greater is better
+    value: float  #: its mean on the test problems over training seeds, with every lost episode at the least value
+    weights: str = ""  #: digest of the team's weights; empty: unknown
 
     def tests_again(self, other: Self) -> bool:
         """Return whether the same weights were tested on the same problems by the same metric."""

@@ -19,21 +19,13 @@ MetricValue = tuple[str, float, int, int]
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """The identity of a run, the same in every process that contributes to it.
+    """The identity of a run, the same in every process that contributes to it."""
 
-    Attributes:
-        experiment: name of the MLflow experiment.
-        run: name of the whole run (the parent).
-        settings: digest of the whole run's settings; the same name with other settings is another run.
-        part: identity of a child within the parent, for example ``train/seed=0/1f0c...``; empty for the parent.
-        name: the displayed name.
-    """
-
-    experiment: str
-    run: str
-    settings: str
-    part: str
-    name: str
+    experiment: str  #: name of the MLflow experiment
+    run: str  #: name of the whole run (the parent)
+    settings: str  #: digest of the whole run's settings; the same name with other settings is another run
+    part: str  #: identity of a child within the parent, for example ``train/seed=0/1f0c...``; empty for the parent
+    name: str  #: the displayed name
 
     @property
     def parent(self) -> RunKey:
@@ -43,17 +35,11 @@ class RunKey:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One write operation.
+    """One write operation."""
 
-    Attributes:
-        kind: name of a method of `recorder.Recorder`.
-        key: the run it belongs to.
-        fields: keyword arguments of that method, JSON-like.
-    """
-
-    kind: str
-    key: RunKey
-    fields: dict[str, Any] = field(default_factory=dict)
+    kind: str  #: name of a method of `recorder.Recorder`
+    key: RunKey  #: the run it belongs to
+    fields: dict[str, Any] = field(default_factory=dict)  #: keyword arguments of that method, JSON-like
 
     def to_line(self) -> bytes:
         """Return the operation as a line of JSON."""

@@ -38,18 +38,12 @@ _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz"}
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Pointers to a checkpoint.
+    """Pointers to a checkpoint."""
 
-    Attributes:
-        name: name within the whole run, for example ``team-0-step-40``.
-        step: training step.
-        digest, uri: content digest of the weights, and their path within the project, or address.
-    """
-
-    name: str
-    step: int
-    digest: str
-    uri: str
+    name: str  #: name within the whole run, for example ``team-0-step-40``
+    step: int  #: training step
+    digest: str  #: content digest of the weights
+    uri: str  #: their path within the project, or address
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as JSON-like data, with a name that MLflow accepts for a logged model."""

@@ -20,24 +20,17 @@ _MOST = 50_000
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as stored in MLflow.
+    """A run as stored in MLflow."""
 
-    Attributes:
-        run, experiment: names of the run and of the MLflow experiment, the kind of environment.
-        started, status: when it started, UTC, and MLflow's word for how it ended.
-        tags: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...).
-        metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...), without those of an earlier
-            result that the newest one lacks.
-        settings: its flat settings, ``section.key`` and value.
-    """
-
-    run: str
-    experiment: str
-    started: datetime
-    status: str
-    tags: Mapping[str, str]
+    run: str  #: name of the run
+    experiment: str  #: name of the MLflow experiment, the kind of environment
+    started: datetime  #: UTC
+    status: str  #: MLflow's word for how it ended
+    tags: Mapping[str, str]  #: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...)
+    #: Its numbers (``test/base``, ``test/selected``, ``test/difference``, ...), without those of an earlier result that
+    #: the newest one lacks.
     metrics: Mapping[str, float]
-    settings: Mapping[str, str]
+    settings: Mapping[str, str]  #: its flat settings, ``section.key`` and value
 
     @property
     def work_s(self) -> float:

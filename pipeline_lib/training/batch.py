@@ -24,23 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WeightedAction:
-    """One action with its advantage, before equal actions are merged.
+    """One action with its advantage, before equal actions are merged."""
 
-    Attributes:
-        prompt: token ids of the prompt.
-        action: token ids of the action, never empty.
-        behaviour: log-probability of each action token under the distribution it was sampled from.
-        advantage: see `pipeline_lib.training.advantages`.
-        weight: > 0, see `Decision.weight`.
-        version: number of optimiser steps the policy had when the action was sampled.
-    """
-
-    prompt: tuple[int, ...]
-    action: tuple[int, ...]
-    behaviour: tuple[float, ...]
-    advantage: float
-    weight: float
-    version: int = 0
+    prompt: tuple[int, ...]  #: token ids of the prompt
+    action: tuple[int, ...]  #: token ids of the action, never empty
+    behaviour: tuple[float, ...]  #: log-probability of each action token under the distribution it was sampled from
+    advantage: float  #: see `pipeline_lib.training.advantages`
+    weight: float  #: > 0, see `Decision.weight`
+    version: int = 0  #: number of optimiser steps the policy had when the action was sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +52,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class PolicyBatch:
-    """Rows of one policy, and flat arrays over all their action tokens (row after row).
+    """Rows of one policy, and flat arrays over all their action tokens (row after row)."""
 
-    Attributes:
-        prompts, actions: ids per row.
-        offsets: shape (rows + 1,); tokens of row i are ``offsets[i]:offsets[i + 1]`` of the arrays below.
-        behaviour: shape (tokens,), log-probabilities in the engine (mean over merged rows).
-        positive: shape (tokens,), >= 0, sum of positive advantages times weight, divided by the normaliser.
-        negative: shape (tokens,), >= 0, the same for negative advantages, without their sign.
-        weight: shape (tokens,), > 0, the same with 1 for the advantage (for KL and entropy).
-        counts: see `Counts`.
-    """
-
-    prompts: list[tuple[int, ...]]
-    actions: list[tuple[int, ...]]
+    prompts: list[tuple[int, ...]]  #: ids per row
+    actions: list[tuple[int, ...]]  #: ids per row
+    #: Shape (rows + 1,); tokens of row i are ``offsets[i]:offsets[i + 1]`` of the arrays below.
     offsets: NDArray[np.int64]
-    behaviour: NDArray[np.float64]
+    behaviour: NDArray[np.float64]  #: shape (tokens,), log-probabilities in the engine (mean over merged rows)
+    #: Shape (tokens,), >= 0, sum of positive advantages times weight, divided by the normaliser.
     positive: NDArray[np.float64]
-    negative: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    counts: Counts
+    negative: NDArray[np.float64]  #: shape (tokens,), >= 0, the same for negative advantages, without their sign
+    weight: NDArray[np.float64]  #: shape (tokens,), > 0, the same with 1 for the advantage (for KL and entropy)
+    counts: Counts  #: see `Counts`
 
 
 def actions_of(

@@ -29,15 +29,10 @@ MOST_TIMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The compute that a run may use.
+    """The compute that a run may use."""
 
-    Attributes:
-        measure: what is counted.
-        amount: how much of it; > 0.
-    """
-
-    measure: Measure
-    amount: float
+    measure: Measure  #: what is counted
+    amount: float  #: how much of it; > 0
 
     def of(self, metrics: Mapping[str, float]) -> float:
         """Return how much an update used, by its metrics."""

@@ -68,21 +68,14 @@ FARTHEST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the critic is shown of each decision.
+    """What the critic is shown of each decision."""
 
-    Attributes:
-        observed: shape (decisions, agents * features), and as the last column the turn.
-        said: shape (decisions, agents, features), actions below their observations; 0 where an agent did not act.
-        acted: shape (decisions, agents), 1 where an agent acted.
-        agents: for each action of each decision, the number of its agent.
-        order: of decisions for learning, the same for any number of processes that sampled them.
-    """
-
-    observed: torch.Tensor
+    observed: torch.Tensor  #: shape (decisions, agents * features), and as the last column the turn
+    #: Shape (decisions, agents, features), actions below their observations; 0 where an agent did not act.
     said: torch.Tensor
-    acted: torch.Tensor
-    agents: tuple[tuple[int, ...], ...] = ()
-    order: tuple[int, ...] = ()
+    acted: torch.Tensor  #: shape (decisions, agents), 1 where an agent acted
+    agents: tuple[tuple[int, ...], ...] = ()  #: for each action of each decision, the number of its agent
+    order: tuple[int, ...] = ()  #: of decisions for learning, the same for any number of processes that sampled them
 
 
 class Critic:

@@ -62,17 +62,11 @@ def wilson(mean: float, count: int, z: float = Z) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Mastery:
-    """A level is mastered if the unfavourable limit of a metric's interval reaches a bound.
+    """A level is mastered if the unfavourable limit of a metric's interval reaches a bound."""
 
-    Attributes:
-        metric: a metric of the environment within [0, 1], for example ``deadlock`` or ``all_passed``.
-        bound: value that the unfavourable limit must reach.
-        smaller: smaller values are better (``deadlock``), else larger ones (``all_passed``).
-    """
-
-    metric: str
-    bound: float
-    smaller: bool
+    metric: str  #: a metric of the environment within [0, 1], for example ``deadlock`` or ``all_passed``
+    bound: float  #: value that the unfavourable limit must reach
+    smaller: bool  #: smaller values are better (``deadlock``), else larger ones (``all_passed``)
 
     def unfavourable_limit(self, values: Sequence[float]) -> float:
         """Return the unfavourable limit of the interval of the metric's mean."""
@@ -92,14 +86,10 @@ class Plateau:
 
     It needs no level that a team must reach: a team at the ceiling has a plateau, and so has one that a single turn
     cannot teach more.
-
-    Attributes:
-        window: updates per window.
-        rise: least difference between two windows that counts as rising.
     """
 
-    window: int
-    rise: float
+    window: int  #: updates per window
+    rise: float  #: least difference between two windows that counts as rising
 
     def reached(self, values: Sequence[float]) -> bool:
         """Return whether the last two windows of these values show a plateau; False if there are fewer values."""
@@ -147,25 +137,17 @@ class Leveled(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Episodes that are played without learning.
+    """Episodes that are played without learning."""
 
-    Attributes:
-        metrics: the last turn's metrics of every episode.
-        returns: the reward of every episode, by problem; None where the infrastructure failed.
-    """
-
-    metrics: tuple[Mapping[str, float], ...]
+    metrics: tuple[Mapping[str, float], ...]  #: the last turn's metrics of every episode
+    #: The reward of every episode, by problem; None where the infrastructure failed.
     returns: tuple[tuple[float | None, ...], ...]
 
 
 class Sampler(ABC):
-    """Chooses the problems of every step.
+    """Chooses the problems of every step."""
 
-    Attributes:
-        episodes: episodes per problem of a trial.
-    """
-
-    episodes: int = 1
+    episodes: int = 1  #: episodes per problem of a trial
 
     @property
     def turns(self) -> int | None:

@@ -69,17 +69,11 @@ class Truth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _FreshChance:
-    """Seeds of a fresh episode from a state that training started in too.
+    """Seeds of a fresh episode from a state that training started in too."""
 
-    Attributes:
-        state: seed of the environment's chance, that of the state.
-        place: run's seed, step, and name of the state.
-        number: of the fresh joint action; the same for every action that it meets.
-    """
-
-    state: int
-    place: tuple[int | str, ...]
-    number: int
+    state: int  #: seed of the environment's chance, that of the state
+    place: tuple[int | str, ...]  #: run's seed, step, and name of the state
+    number: int  #: of the fresh joint action; the same for every action that it meets
 
     def start(self) -> int:
         return self.state

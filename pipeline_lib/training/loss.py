@@ -31,45 +31,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The trained tokens of a micro-batch; every tensor has shape (n,) and dtype float32.
+    """The trained tokens of a micro-batch; every tensor has shape (n,) and dtype float32."""
 
-    Attributes:
-        logprobs: log p, with gradient.
-        behaviour: log-probability in the engine.
-        positive, negative, weight: see `PolicyBatch`; ``positive - negative`` is w A / Z, ``weight`` is w / Z.
-        old: log p before the first update of this batch; None in the first pass.
-        reference: log p under the base policy; None without a KL term.
-        entropy: entropy at the position, with gradient; None without an entropy bonus.
-    """
-
-    logprobs: torch.Tensor
-    behaviour: torch.Tensor
-    positive: torch.Tensor
-    negative: torch.Tensor
-    weight: torch.Tensor
-    old: torch.Tensor | None = None
-    reference: torch.Tensor | None = None
-    entropy: torch.Tensor | None = None
+    logprobs: torch.Tensor  #: log p, with gradient
+    behaviour: torch.Tensor  #: log-probability in the engine
+    positive: torch.Tensor  #: see `PolicyBatch`; ``positive - negative`` is w A / Z
+    negative: torch.Tensor  #: the same
+    weight: torch.Tensor  #: w / Z
+    old: torch.Tensor | None = None  #: log p before the first update of this batch; None in the first pass
+    reference: torch.Tensor | None = None  #: log p under the base policy; None without a KL term
+    entropy: torch.Tensor | None = None  #: entropy at the position, with gradient; None without an entropy bonus
 
 
 @dataclass(frozen=True, slots=True)
 class LossParts:
-    """What a micro-batch adds to the loss, and sums over its tokens for the log (no gradient).
+    """What a micro-batch adds to the loss, and sums over its tokens for the log (no gradient)."""
 
-    Attributes:
-        loss: scalar with gradient; the batch's loss is the sum over micro-batches.
-        kl: sum of the KL estimator over tokens, weighted like the loss.
-        clipped: number of tokens whose ratio is clipped.
-        corrected: number of tokens with an importance weight other than 1.
-        gap_sum, gap_max: sum and maximum of |trainer - engine| log-probability over tokens.
-    """
-
-    loss: torch.Tensor
-    kl: float
-    clipped: int
-    corrected: int
-    gap_sum: float
-    gap_max: float
+    loss: torch.Tensor  #: scalar with gradient; the batch's loss is the sum over micro-batches
+    kl: float  #: sum of the KL estimator over tokens, weighted like the loss
+    clipped: int  #: number of tokens whose ratio is clipped
+    corrected: int  #: number of tokens with an importance weight other than 1
+    gap_sum: float  #: sum of |trainer - engine| log-probability over tokens
+    gap_max: float  #: maximum of the same
 
 
 def policy_loss(tokens: Tokens, settings: LossSettings) -> LossParts:

@@ -31,35 +31,25 @@ PADDING = 0
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One forward pass over some packs.
+    """One forward pass over some packs."""
 
-    Attributes:
-        input_ids: shape (rows, length), int64, padded on the right.
-        position_ids: shape (rows, length), int64, place of each node in its own sequence.
-        visible: shape (rows, length, length), bool, whether a node (row) sees another (column); None where every
-            row is a single sequence and plain causal attention does the same.
-        blocks: the same by stretches of tokens, for `tree_attention`; None with ``visible``.
-        positions: shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
-        targets: shape (edges,), int64, the token it leads to.
-        behaviour: shape (edges,), float32, log-probability of that token in the engine (mean over actions).
-        positive, negative, weight: shape (edges,), float32, sums over the actions that run through an edge; see
-            `PolicyBatch`.
-        tokens: shape (tokens,), int64, index (in the batch's flat order) of every action token in this pass.
-        edges: shape (tokens,), int64, the edge each of them is.
-    """
-
-    input_ids: torch.Tensor
-    position_ids: torch.Tensor
+    input_ids: torch.Tensor  #: shape (rows, length), int64, padded on the right
+    position_ids: torch.Tensor  #: shape (rows, length), int64, place of each node in its own sequence
+    #: Shape (rows, length, length), bool, whether a node (row) sees another (column); None where every row is a single
+    #: sequence and plain causal attention does the same.
     visible: torch.Tensor | None
-    blocks: tuple[Block, ...] | None
+    blocks: tuple[Block, ...] | None  #: the same by stretches of tokens, for `tree_attention`; None with ``visible``
+    #: Shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
     positions: torch.Tensor
-    targets: torch.Tensor
-    behaviour: torch.Tensor
+    targets: torch.Tensor  #: shape (edges,), int64, the token it leads to
+    behaviour: torch.Tensor  #: shape (edges,), float32, log-probability of that token in the engine (mean over actions)
+    #: Shape (edges,), float32, sums over the actions that run through an edge; see `PolicyBatch`.
     positive: torch.Tensor
-    negative: torch.Tensor
-    weight: torch.Tensor
+    negative: torch.Tensor  #: the same
+    weight: torch.Tensor  #: the same
+    #: Shape (tokens,), int64, index (in the batch's flat order) of every action token in this pass.
     tokens: torch.Tensor
-    edges: torch.Tensor
+    edges: torch.Tensor  #: shape (tokens,), int64, the edge each of them is
 
     def to(self, device: torch.device) -> MicroBatch:
         """Return a copy on a device."""

@@ -38,17 +38,11 @@ _PIECE = 2**26  # bytes of a file that travel at once
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes that train together.
+    """The processes that train together."""
 
-    Attributes:
-        rank: number of this process, from 0; process 0 writes files and reports.
-        world: number of processes.
-        device: device of tensors for communication.
-    """
-
-    rank: int = 0
-    world: int = 1
-    device: str = "cpu"
+    rank: int = 0  #: number of this process, from 0; process 0 writes files and reports
+    world: int = 1  #: number of processes
+    device: str = "cpu"  #: device of tensors for communication
 
     @property
     def first(self) -> bool:

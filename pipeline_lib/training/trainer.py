@@ -51,21 +51,14 @@ from pipeline_lib.training.update import Learner
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """The result of a finished run.
+    """The result of a finished run."""
 
-    Attributes:
-        steps: updates done.
-        resumed_from: step from which the run continued; 0 if it started from the beginning.
-        checkpoints: step and folder of every checkpoint that was due, step 0 (the untrained team) included.
-        metrics: the file with one line per step.
-        refused: optimiser steps refused because a gradient was not finite.
-    """
-
-    steps: int
-    resumed_from: int
+    steps: int  #: updates done
+    resumed_from: int  #: step from which the run continued; 0 if it started from the beginning
+    #: Step and folder of every checkpoint that was due, step 0 (the untrained team) included.
     checkpoints: tuple[tuple[int, Path], ...]
-    metrics: Path
-    refused: int
+    metrics: Path  #: the file with one line per step
+    refused: int  #: optimiser steps refused because a gradient was not finite
 
 
 def train(

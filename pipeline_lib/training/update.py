@@ -35,31 +35,18 @@ Scorer = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
 @dataclass(slots=True)
 class Learner:
-    """A policy with everything that its update needs.
+    """A policy with everything that its update needs."""
 
-    Attributes:
-        policy: the policy.
-        scorer: its model, which returns log-probabilities.
-        optimiser: its optimiser.
-        budget: maximum number of tokens per forward pass, padding included; halved if memory runs out.
-        fill: a pass gets no further tree beyond this number of tokens.
-        shares: actions of one prompt share their prefixes in a forward pass (see `packing`).
-        reference: the base policy's scorer for the KL term, or None.
-        compute: dtype of the forward pass (autocast if it is not float32).
-        sharded: the sharded copy that is trained, if weights are sharded over processes.
-        processes: the processes that train together.
-    """
-
-    policy: Policy
-    scorer: Scorer
-    optimiser: PolicyOptimiser
-    budget: int
-    fill: int
-    shares: bool
-    reference: Scorer | None = None
-    compute: torch.dtype = torch.float32
-    sharded: ShardedCopy | None = None
-    processes: Processes = ALONE
+    policy: Policy  #: the policy
+    scorer: Scorer  #: its model, which returns log-probabilities
+    optimiser: PolicyOptimiser  #: its optimiser
+    budget: int  #: maximum number of tokens per forward pass, padding included; halved if memory runs out
+    fill: int  #: a pass gets no further tree beyond this number of tokens
+    shares: bool  #: actions of one prompt share their prefixes in a forward pass (see `packing`)
+    reference: Scorer | None = None  #: the base policy's scorer for the KL term, or None
+    compute: torch.dtype = torch.float32  #: dtype of the forward pass (autocast if it is not float32)
+    sharded: ShardedCopy | None = None  #: the sharded copy that is trained, if weights are sharded over processes
+    processes: Processes = ALONE  #: the processes that train together
 
     @property
     def device(self) -> torch.device:

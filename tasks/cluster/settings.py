@@ -22,19 +22,12 @@ class Ports(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Servers on one machine.
+    """Servers on one machine."""
 
-    Attributes:
-        folder: where they keep everything.
-        ports: where they listen.
-        host: address on which Prefect, MLflow and the store listen; the others are on 127.0.0.1.
-        name: under which other machines reach this one.
-    """
-
-    folder: Path
-    ports: Ports = field(default_factory=Ports)
-    host: str = "127.0.0.1"
-    name: str = "127.0.0.1"
+    folder: Path  #: where they keep everything
+    ports: Ports = field(default_factory=Ports)  #: where they listen
+    host: str = "127.0.0.1"  #: address on which Prefect, MLflow and the store listen; the others are on 127.0.0.1
+    name: str = "127.0.0.1"  #: under which other machines reach this one
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -56,23 +49,14 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """What the servers ask for.  The fields are named as the environment variables, in small letters.
+    """What the servers ask for.  The fields are named as the environment variables, in small letters."""
 
-    Attributes:
-        prefect_api_auth_string: ``user:password`` of the Prefect server.
-        mlflow_tracking_username: the administrator of the MLflow server.
-        mlflow_tracking_password: its password.
-        aws_access_key_id: name of the key to the store.
-        aws_secret_access_key: the key.
-        pgpassword: password of the database, which only the servers need.
-    """
-
-    prefect_api_auth_string: str
-    mlflow_tracking_username: str
-    mlflow_tracking_password: str
-    aws_access_key_id: str
-    aws_secret_access_key: str
-    pgpassword: str
+    prefect_api_auth_string: str  #: ``user:password`` of the Prefect server
+    mlflow_tracking_username: str  #: the administrator of the MLflow server
+    mlflow_tracking_password: str  #: its password
+    aws_access_key_id: str  #: name of the key to the store
+    aws_secret_access_key: str  #: the key
+    pgpassword: str  #: password of the database, which only the servers need
 
 
 def given(environment: Mapping[str, str] = os.environ) -> Passwords:

@@ -55,26 +55,16 @@ class RefusedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """One run of a stage: what it is to do, and the channels through which it reports.
+    """One run of a stage: what it is to do, and the channels through which it reports."""
 
-    Attributes:
-        params: the settings that the stage may read.
-        arm, seed: of a stage that exists once per training run; else the team, and 0.
-        name: name of the whole run, the same in Prefect, DVC and MLflow.
-        key: prefix of the stage's artifacts in the Prefect UI.
-        tracked: the stage's run in MLflow: metrics, checkpoints, data sets.
-        whole: the whole run in MLflow: its results and artifacts.
-        progress: callback ``progress(done, total, text)`` of long work.
-    """
-
-    params: Params
-    arm: str
-    seed: int
-    name: str
-    key: str
-    tracked: TrackedRun
-    whole: TrackedRun
-    progress: Progress
+    params: Params  #: the settings that the stage may read
+    arm: str  #: of a stage that exists once per training run; else the team
+    seed: int  #: of a stage that exists once per training run; else 0
+    name: str  #: name of the whole run, the same in Prefect, DVC and MLflow
+    key: str  #: prefix of the stage's artifacts in the Prefect UI
+    tracked: TrackedRun  #: the stage's run in MLflow: metrics, checkpoints, data sets
+    whole: TrackedRun  #: the whole run in MLflow: its results and artifacts
+    progress: Progress  #: callback ``progress(done, total, text)`` of long work
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; after a resume, log the history again from the start (no value is stored twice)."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Tracker
-from pipeline_lib.tracking.journal import Operation, RunKey, merged
+from pipeline_lib.tracking.operations import Operation, RunKey, merged
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tests.tracking.conftest import Reader
 

@@ -26,26 +26,17 @@ _ANSWER = re.compile(r"\s*answer\b[\s:]*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the asker answered.
+    """What the asker answered."""
 
-    Attributes:
-        text: the answer alone.
-        right: it is the right one.
-        needed: number of facts that prove the right answer.
-        proving: number of supported statements that are among these.
-        either: number of facts and statements that are needed or named.
-        supported, unread, contradicted, invented: numbers of different statements.
-    """
-
-    text: str
-    right: bool
-    needed: int
-    proving: int
-    either: int
-    supported: int
-    unread: int
-    contradicted: int
-    invented: int
+    text: str  #: the answer alone
+    right: bool  #: it is the right one
+    needed: int  #: number of facts that prove the right answer
+    proving: int  #: number of supported statements that are among these
+    either: int  #: number of facts and statements that are needed or named
+    supported: int  #: number of different supported statements
+    unread: int  #: the same of unread ones
+    contradicted: int  #: the same of contradicted ones
+    invented: int  #: the same of invented ones
 
     @property
     def named(self) -> int:

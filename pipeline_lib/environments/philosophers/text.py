@@ -68,24 +68,15 @@ _ACTIONS = "Actions: GRAB_LEFT, GRAB_RIGHT, RELEASE (put down what you hold), WA
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one philosopher can see.
+    """What one philosopher can see."""
 
-    Attributes:
-        label: its number, or None at an anonymous table.
-        philosophers: how many sit at the table.
-        left, right: ``mine``, ``free`` or ``taken``.
-        eating: it is eating.
-        meals: meals it has had.
-        idle: own moves since something last changed for it.
-    """
-
-    label: int | None
-    philosophers: int
-    left: str
-    right: str
-    eating: bool
-    meals: int
-    idle: int
+    label: int | None  #: its number, or None at an anonymous table
+    philosophers: int  #: how many sit at the table
+    left: str  #: ``mine``, ``free`` or ``taken``
+    right: str  #: the same
+    eating: bool  #: it is eating
+    meals: int  #: meals it has had
+    idle: int  #: own moves since something last changed for it
 
 
 def compact(view: View) -> str:

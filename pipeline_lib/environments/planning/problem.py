@@ -38,18 +38,12 @@ PLANS: tuple[Plan, ...] = tuple(itertools.product(DAYS, PLACES))
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """The constraints of both agents.
+    """The constraints of both agents."""
 
-    Attributes:
-        days, places: those that suit each agent, in the order in which it is told them.
-        budgets: the most that each agent pays; empty if it does not matter.
-        plain: the agents are prompted in plain English.
-    """
-
-    days: tuple[tuple[str, ...], ...]
-    places: tuple[tuple[str, ...], ...]
-    budgets: tuple[int, ...] = ()
-    plain: bool = False
+    days: tuple[tuple[str, ...], ...]  #: those that suit each agent, in the order in which it is told them
+    places: tuple[tuple[str, ...], ...]  #: the same
+    budgets: tuple[int, ...] = ()  #: the most that each agent pays; empty if it does not matter
+    plain: bool = False  #: the agents are prompted in plain English
 
     @property
     def content_hash(self) -> str:

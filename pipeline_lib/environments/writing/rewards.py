@@ -33,20 +33,13 @@ from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingR
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The texts of a team.
+    """The texts of a team."""
 
-    Attributes:
-        problem: the problem.
-        first, second: the two texts.
-        reading: the analysis of the texts.
-        mark: a judge's mark, in [0, 1]; None if there is no judge or it gave none.
-    """
-
-    problem: WritingProblem
-    first: str
-    second: str
-    reading: Reading
-    mark: float | None = None
+    problem: WritingProblem  #: the problem
+    first: str  #: the first text
+    second: str  #: the second text
+    reading: Reading  #: the analysis of the texts
+    mark: float | None = None  #: a judge's mark, in [0, 1]; None if there is no judge or it gave none
 
 
 class Reward(reward.Reward[Work, float]):

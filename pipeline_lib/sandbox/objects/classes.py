@@ -48,13 +48,9 @@ _HASH, _SUBSCRIPT = "__symposium_hash__", "__class_getitem__"
 
 
 class Owner(Protocol):
-    """The part of `handles.Handles` that a handle uses.
+    """The part of `handles.Handles` that a handle uses."""
 
-    Attributes:
-        receiving: a message is being read, so the program cannot be asked.
-    """
-
-    receiving: bool
+    receiving: bool  #: a message is being read, so the program cannot be asked
 
     def do(self, operation: str, *parts: Any) -> Any:
         """Have the program execute an operation on its own objects."""
