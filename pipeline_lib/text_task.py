@@ -55,7 +55,6 @@ class TextExaminer(ScriptedExaminer):
         self._teams = teams
 
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        """Return the task's teams on a problem."""
         return self._teams(problem.text)
 
 
@@ -102,23 +101,18 @@ class TextGame(Environment[TextProblem, TextProblem]):
 
     @property
     def paid_by(self) -> object:
-        """The task's `score`."""
         return self._score
 
     def agents(self, problem: TextProblem) -> tuple[str, ...]:
-        """Return the task's agents."""
         return self._agents
 
     def start(self, problem: TextProblem, seed: int = 0) -> TextProblem:
-        """Return the problem."""
         return problem
 
     def observe(self, state: TextProblem, agent: int) -> str:
-        """Return the agent's observation."""
         return self._observe(state.text, self._agents[agent])
 
     def step(self, states: Sequence[TextProblem], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[TextProblem]]:
-        """Score each joint action."""
         return [self._outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
 
     def _outcome(self, state: TextProblem, actions: Sequence[str]) -> Outcome[TextProblem]:
@@ -204,7 +198,6 @@ class TextTask(Task):
         return {split: list(itertools.islice(dealt, size)) for split, size in sizes.items()}
 
     def read_problem(self, row: Mapping[str, Any]) -> Any:
-        """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
         return TextProblem(**{key: value for key, value in row.items() if key != "id"})
 
     def parse_problem(self, text: str) -> Any:
@@ -233,11 +226,9 @@ class TextTask(Task):
         return "" if type(self).example is not TextTask.example else f"the class {name} has no method `example`"
 
     def make(self, settings: Any, executor: Callable[[], Any]) -> Any:
-        """Return the environment that a team acts in."""
         return TextGame(self.agents, self.reward_bounds, self.observe, self.score)
 
     def agent_names(self, params: Any) -> Sequence[str]:
-        """Return the names of the agents."""
         return self.agents
 
     def unsuitable(self, protocol: str, settings: Any) -> str:
@@ -245,5 +236,4 @@ class TextTask(Task):
         return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
 
     def audit(self) -> Any:
-        """Return the examiner that plays the scripted teams."""
         return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

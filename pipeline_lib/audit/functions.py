@@ -71,7 +71,6 @@ class FunctionEnvironment(Environment[Row, Row]):
 
     @property
     def paid_by(self) -> object:
-        """The functions."""
         return tuple(inner(scorer.function) for scorer in self.rewards)
 
     @property
@@ -80,15 +79,12 @@ class FunctionEnvironment(Environment[Row, Row]):
         return self.bounds or self._seen
 
     def agents(self, problem: Row) -> tuple[str, ...]:
-        """Return the only agent."""
         return ("model",)
 
     def start(self, problem: Row, seed: int = 0) -> Row:
-        """Return the problem, which is the only state."""
         return problem
 
     def observe(self, state: Row, agent: int) -> str:
-        """Return the prompt."""
         return state.text
 
     def step(self, states: Sequence[Row], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[Row]]:
@@ -173,7 +169,6 @@ class FunctionExaminer(ScriptedExaminer):
             )
 
     def teams(self, environment: Any, problem: Row, other: Row) -> Teams:
-        """Return the texts for a problem."""
         return {name: (self._roles[name], [texts[problem.id]]) for name, texts in self._texts.items()}
 
     def _find(self, solution: str | None) -> dict[str, str]:

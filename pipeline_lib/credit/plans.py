@@ -303,7 +303,6 @@ class Cross(Plan):
     name: ClassVar[str] = "cross"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return a message if the table is too large, else an empty text."""
         return too_many(size**agents)
 
     def combine(self, agents: int, size: int) -> NDArray[np.int64]:
@@ -328,7 +327,6 @@ class Column(Plan):
     name: ClassVar[str] = "column"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return a message if there are too many cells, else an empty text."""
         return too_many(size + agents * size * (size - 1))
 
     def combine(self, agents: int, size: int) -> NDArray[np.int64]:
@@ -370,7 +368,6 @@ class Removal(Plan):
     name: ClassVar[str] = "removal"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return a message if there are too many cells, else an empty text."""
         return too_many(size * (agents + 1))
 
     def combine(self, agents: int, size: int) -> NDArray[np.int64]:

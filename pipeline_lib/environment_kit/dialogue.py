@@ -92,19 +92,15 @@ class Dialogue(Environment[P, S]):
 
     @property
     def paid_by(self) -> object:
-        """What computes the reward."""
         return self._reward
 
     def observe(self, state: S, agent: int) -> str:
-        """Return all that an agent is told."""
         return "".join(part.text for part in self.parts(state, agent))
 
     def parts(self, state: S, agent: int) -> Sequence[Part]:
-        """Return the same by what it is."""
         return self.observed(state, agent, 0)
 
     def shortened(self, state: S, agent: int, cut: int) -> str | None:
-        """Return the same without what was said in the first ``cut`` turns."""
         if cut >= len(self.messages(state)):
             return None
         return "".join(part.text for part in self.observed(state, agent, cut))
@@ -118,7 +114,6 @@ class Dialogue(Environment[P, S]):
         """Return the parts of what an agent is told, without the first ``cut`` turns."""
 
     def step(self, states: Sequence[S], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[S]]:
-        """Say what agents say, and return what came of it."""
         return [self.outcome(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
 
     @abstractmethod
@@ -159,11 +154,9 @@ class WholeEpisodes(Environment[P, S]):
         return self.played.paid_by
 
     def agents(self, problem: P) -> tuple[str, ...]:
-        """Return the names of the agents."""
         return self.played.agents(problem)
 
     def start(self, problem: P, seed: int = 0) -> S:
-        """Return the first state of a dialogue."""
         return self.played.start(problem, seed)
 
     def observe(self, state: S, agent: int) -> str:

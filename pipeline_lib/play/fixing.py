@@ -52,20 +52,16 @@ class FixedActions(Environment[Fixed, Any]):
         self.tool_calls, self.tool_tokens = inner.tool_calls, inner.tool_tokens
 
     def agents(self, problem: Fixed) -> tuple[str, ...]:
-        """Return all agents, those that are absent too."""
         return self.inner.agents(problem.problem)
 
     def start(self, problem: Fixed, seed: int = 0) -> _State:
-        """Return the first state of the inner environment."""
         state = self.inner.start(problem.problem, seed)
         return _State(state, len(self.agents(problem)), problem.absent, problem.right, problem.given)
 
     def observe(self, state: _State, agent: int) -> str:
-        """Return what the agent always sees."""
         return self.inner.observe(state.inner, agent)
 
     def shortened(self, state: _State, agent: int, cut: int) -> str | None:
-        """Return what the agent sees without the oldest turns."""
         return self.inner.shortened(state.inner, agent, cut)
 
     def criticised(self, state: _State, texts: Mapping[int, str]) -> _State:
@@ -79,7 +75,6 @@ class FixedActions(Environment[Fixed, Any]):
         )
 
     def parts(self, state: _State, agent: int) -> Sequence[Part]:
-        """Return the parts of what the agent sees."""
         return self.inner.parts(state.inner, agent)
 
     def acting(self, state: _State) -> Sequence[int]:
@@ -92,11 +87,9 @@ class FixedActions(Environment[Fixed, Any]):
         return range(state.agents) if acting is None else acting
 
     def ending(self, state: _State) -> _State:
-        """Return the state with its next turn as the last one."""
         return replace(state, inner=self.inner.ending(state.inner))
 
     def step(self, states: Sequence[_State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[Any]]:
-        """Put the fixed actions in, and step the inner environment."""
         outcomes = self.inner.step(
             [state.inner for state in states],
             [self._complete(state, texts) for state, texts in zip(states, joint_actions, strict=True)],
@@ -118,11 +111,9 @@ class FixedActions(Environment[Fixed, Any]):
         return found
 
     def stub(self, state: _State, agent: int) -> str:
-        """Return the stub of the inner environment."""
         return self.inner.stub(state.inner, agent)
 
     def exhibit(self, state: _State, actions: Sequence[str]) -> Exhibit:
-        """Return what the inner environment shows."""
         return self.inner.exhibit(state.inner, actions)
 
 
@@ -138,11 +129,9 @@ class SampledOnce(Engine):
         self.counters = inner.counters
 
     def load(self, policies: Mapping[str, Any]) -> None:
-        """Load the inner engine."""
         self.inner.load(policies)
 
     def update(self, policy: Any) -> None:
-        """Update the inner engine."""
         self.inner.update(policy)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:

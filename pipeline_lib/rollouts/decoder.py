@@ -167,7 +167,6 @@ class FusedDecoder(RolloutModel):
         return Prefill(logits, kept)
 
     def reserve(self, slots: int, length: int) -> None:
-        """Reserve space in the cache."""
         self._cache.reserve(self._rows(slots), length)
 
     def free(self) -> None:
@@ -176,11 +175,9 @@ class FusedDecoder(RolloutModel):
             self._cache.free()
 
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
-        """Copy the prompts' keys and values into their slots."""
         self._cache.place(prefill.cache, rows, slots)
 
     def move(self, sources: Ints, targets: Ints, count: int) -> None:
-        """Copy whole slots."""
         self._cache.move(sources, targets)
 
     def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:

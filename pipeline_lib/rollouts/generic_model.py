@@ -129,7 +129,6 @@ class GenericModel(RolloutModel):
         self._cache.batch_select_indices(index)
 
     def move(self, sources: Ints, targets: Ints, count: int) -> None:
-        """Rearrange the cache so that slots 0..count-1 are in use."""
         if self._cache is None or (not len(sources) and count == len(self._mask)):
             return
         chosen = np.arange(count)
@@ -142,7 +141,6 @@ class GenericModel(RolloutModel):
             self._cache = self._cache[index]
 
     def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
-        """Append one token per slot."""
         ids = torch.from_numpy(tokens).to(self.device)[:, None]
         self._mask = torch.cat([self._mask, torch.ones_like(ids)], dim=1)
         if not self._cached:

@@ -63,15 +63,12 @@ class PlainKernels(Kernels):
         self._eps = eps
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias``."""
         return functional.linear(x, weight, bias)
 
     def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-        """Return ``residual + x @ weight.T + bias``."""
         return residual + functional.linear(x, weight, bias)
 
     def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Divide by the root mean square and multiply by ``weight``."""
         if weight is None or weight.dim() == 1:
             return functional.rms_norm(x, x.shape[-1:], weight, self._eps)
         return functional.rms_norm(x, x.shape[-1:], None, self._eps) * weight
@@ -91,11 +88,9 @@ class LeanKernels(Kernels):
         self._floor = {width: torch.tensor((width * eps) ** 0.5) for width in widths}
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias``."""
         return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
 
     def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-        """Return ``residual + x @ weight.T + bias``."""
         return torch.addmm(residual if bias is None else residual + bias, x, weight.t())
 
     def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
@@ -116,12 +111,10 @@ class OneDnnKernels(LeanKernels):
         self._product = torch.ops.mkldnn._linear_pointwise
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias``."""
         product: Tensor = self._product(x, weight, bias, "none", [], "")
         return product
 
     def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-        """Return ``residual + x @ weight.T + bias``."""
         total: Tensor = self._product.binary(x, residual, weight, bias, "add")
         return total
 
@@ -166,7 +159,6 @@ class WithThreads(Kernels):
             self._threads = 0
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias``."""
         if not self._threads:
             return self._kernels.linear(x, weight, bias)
         torch.set_num_threads(self._threads)
@@ -175,13 +167,11 @@ class WithThreads(Kernels):
         return product
 
     def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-        """Return ``residual + x @ weight.T + bias``."""
         if not self._threads:
             return self._kernels.linear_add(x, weight, bias, residual)
         return self.linear(x, weight, bias).add_(residual)
 
     def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Divide by the root mean square and multiply by ``weight``."""
         return self._kernels.normed(x, weight)
 
 

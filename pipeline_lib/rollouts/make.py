@@ -65,11 +65,9 @@ class MixedEngine(Engine):
                 self._servers[name] = engine
 
     def update(self, policy: Policy) -> None:
-        """Refresh the rollout copy of a local policy."""
         self._local.update(policy)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        """Return the actions of all requests, in order."""
         found: list[list[Action]] = [[] for _ in requests]
         engines: dict[str, Engine] = {
             request.policy: self._servers.get(request.policy, self._local) for request in requests
@@ -81,7 +79,6 @@ class MixedEngine(Engine):
         return found
 
     def close(self) -> None:
-        """Close all engines."""
         for engine in (self._local, *self._servers.values()):
             engine.close()
 

@@ -180,7 +180,6 @@ class TransformersEngine(Engine):
         return self._served(name).policies[name]
 
     def close(self) -> None:
-        """Drop the rollout copies."""
         self._loaded = {}
 
     def _served(self, name: str) -> _Loaded:

@@ -48,7 +48,6 @@ class InsideHost(Host):
         self._host = vllm_worker.VllmHost()
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """Call the host."""
         try:
             return getattr(self._host, name)(**arguments)
         except ModuleNotFoundError as error:
@@ -57,7 +56,6 @@ class InsideHost(Host):
             raise EngineError(f"vLLM: {name} failed: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """Free the engine."""
         self._host.close()
 
 

@@ -190,17 +190,14 @@ class Epochs(Sampler):
         self._count, self._seed, self._drawn = count, seed, 0
 
     def draw(self, size: int) -> list[int]:
-        """Return the next problems of the shuffled epochs."""
         chosen = problem_order(self._count, self._seed, self._drawn, size)
         self._drawn += size
         return chosen
 
     def state(self) -> dict[str, Any]:
-        """Return how many problems were drawn."""
         return {"drawn": self._drawn}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self._drawn = int(state["drawn"])
 
 
@@ -297,7 +294,6 @@ class Levels(Sampler):
         return {"level": self.level, "drawn": {str(level): count for level, count in self._drawn.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self._place = self.levels.index(int(state["level"]))
         self._drawn = {level: int(state["drawn"][str(level)]) for level in self.levels}
 
@@ -336,7 +332,6 @@ class Turns(Epochs):
         return {**super().state(), "turns": self._open, "rewards": list(self._rewards)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         super().restore(state)
         self._open, self._rewards = int(state["turns"]), [float(value) for value in state["rewards"]]
 
