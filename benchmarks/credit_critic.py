@@ -30,7 +30,7 @@ from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.locks import locked
 from pipeline_lib.play import Experience, Player, groups
-from pipeline_lib.policies.cpu import cpu_numerics, threads_for
+from pipeline_lib.policies.computing import cpu_numerics, threads_for
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare

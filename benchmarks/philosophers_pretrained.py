@@ -28,7 +28,7 @@ from pipeline_lib.environments.philosophers.scripted import SCRIPTS, scripted_re
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare

@@ -30,7 +30,7 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from pipeline_lib import storage
-from pipeline_lib.policies.cpu import cpu_numerics
+from pipeline_lib.policies.computing import cpu_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.warm_start import build_base

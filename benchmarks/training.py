@@ -36,7 +36,7 @@ import torch
 
 from pipeline_lib import storage
 from pipeline_lib.environment_kit.make import make_environment
-from pipeline_lib.policies.cpu import cpu_numerics
+from pipeline_lib.policies.computing import cpu_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare

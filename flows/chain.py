@@ -28,10 +28,9 @@ from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.result_text import in_markdown
 from tasks.identity.run import NOTE, told
 from tasks.runtime.exit_status import explain_in_logs
+from tasks.runtime.flow_runs import mark_crashed, tagged
 from tasks.runtime.progress import Progress, duration, shared_console
-from tasks.runtime.subflow import tagged
 from tasks.runtime.tracked_run import record_results, run_in_mlflow, tracked_run
-from tasks.services.crashed import mark_crashed
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import prefect_at
 

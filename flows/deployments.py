@@ -24,8 +24,8 @@ from tasks.chain.form import AS_IT_IS, OVERRIDE, often_changed_schema, preset_ch
 from tasks.chain.workspaces import change_settings, free_name, slug, uncommitted, with_files_of, workspace
 from tasks.identity.run import NAME_PATTERN, call, checked_name
 from tasks.runtime.exit_status import explain_in_logs
+from tasks.runtime.flow_runs import heartbeat_automation, mark_crashed
 from tasks.runtime.tracked_run import watch_states
-from tasks.services.crashed import heartbeat_automation, mark_crashed
 
 ABOUT_RUNS = (
     "The run becomes a DVC experiment of the same name in a workspace of its own: `dvc exp show` lists it, "

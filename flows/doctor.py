@@ -21,12 +21,12 @@ from rich.table import Table
 from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.settings.rollouts import VllmRollouts
+from tasks.chain.graph import mend_locks
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
-from tasks.services.interrupted import mend_locks
+from tasks.runtime.training_copies import StoreError, try_store
 from tasks.services.process_environment import places, server_url
 from tasks.services.servers import ServerError, refused, require
-from tasks.services.store import StoreError, try_store
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
 LEAST_FREE_GB = 2.0

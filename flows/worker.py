@@ -34,7 +34,7 @@ from prefect.states import Scheduled
 from tasks.chain.sharing import prepare_remote
 from tasks.runtime.arguments import program_parser, whole
 from tasks.runtime.exit_status import explained, server_is_gone, sigterm_interrupts
-from tasks.services.crashed import heartbeat_automation, mark_alive, mark_crashed
+from tasks.runtime.flow_runs import heartbeat_automation, mark_alive, mark_crashed
 from tasks.services.process_environment import child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, require

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.environment_api.registry import find, task_class
-from pipeline_lib.identity.code import code_of, named_code
+from pipeline_lib.identity.code import code_of, named_code, references_of
 from pipeline_lib.identity.content import DigestCache
-from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split

@@ -13,7 +13,7 @@ from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.play import Player, groups
 from pipeline_lib.play.fixing import Fixed, FixedActions
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.protocols import Decentralised
 

@@ -20,7 +20,7 @@ from pipeline_lib.assembly.memory import longest_prompt, policy_names
 from pipeline_lib.assembly.memory_check import prepared
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import SMALL_MODEL
-from pipeline_lib.policies.compute_type import faster_type
+from pipeline_lib.policies.computing import faster_type
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params

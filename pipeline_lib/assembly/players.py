@@ -8,7 +8,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from pipeline_lib.assembly.teams import Setup
 from pipeline_lib.play import Player
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.training.checkpoints import load_checkpoint
 

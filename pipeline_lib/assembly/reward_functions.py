@@ -12,7 +12,7 @@ from pipeline_lib.audit.examiner import Progress
 from pipeline_lib.audit.functions import MOST_ROWS, audit_functions
 from pipeline_lib.audit.result import AuditResult
 from pipeline_lib.audit.reward_calls import RewardFunctionError, Row, metric_of, read_rows, scorers
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.rollouts import Request, Sampling

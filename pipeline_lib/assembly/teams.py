@@ -11,7 +11,7 @@ from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.policies.base import check_base
-from pipeline_lib.policies.compute_type import compute_type
+from pipeline_lib.policies.computing import compute_type
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Protocol

@@ -18,8 +18,7 @@ import torch
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
-from pipeline_lib.policies.compute_type import compute_type, faster_type
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import compute_type, faster_type, right_threads
 from pipeline_lib.policies.embedded import make_model, single_core_numerics, train_tokenizer
 from pipeline_lib.policies.imitation import OnStep, Progress, encode, imitate
 from pipeline_lib.policies.lora import attach, merged_state

@@ -22,12 +22,11 @@ from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
 from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
-from pipeline_lib.sandbox.local import LocalBackend
+from pipeline_lib.sandbox.local import LocalBackend, blank_verdict
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, find_packages
 from pipeline_lib.sandbox.ray_backend import RayBackend
 from pipeline_lib.sandbox.remote import RemoteBackend
 from pipeline_lib.sandbox.seccomp import filters
-from pipeline_lib.sandbox.slots import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
 
 _log = logging.getLogger(__name__)

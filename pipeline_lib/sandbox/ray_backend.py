@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
-from pipeline_lib.sandbox.slots import blank_verdict
+from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
 
 _LIBRARY = Path(__file__).parents[1]

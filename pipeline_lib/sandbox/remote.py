@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
-from pipeline_lib.sandbox.slots import blank_verdict
+from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned
 
 TOKEN_VARIABLE = "SYMPOSIUM_SANDBOX_TOKEN"

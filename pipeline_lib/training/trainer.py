@@ -26,7 +26,7 @@ from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.memory import give_back_memory
 from pipeline_lib.monitors import End
 from pipeline_lib.play import Player, Problem, add_amounts
-from pipeline_lib.policies.cpu import cpu_numerics, is_large, threads_for
+from pipeline_lib.policies.computing import cpu_numerics, is_large, threads_for
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol

@@ -1,6 +1,11 @@
 """The stages of the project as DVC sees them: which exist, which depend on which, which are up to date.
 
 DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and evaluates the answer.
+
+DVC writes two files in place, so a kill in that moment leaves them empty or cut off, and then every command of DVC
+fails: ``.dvc/tmp/rwlock``, which says who uses which file, and ``dvc.lock``.  They are mended (`mend_locks`,
+`mend_record`).  Neither holds anything that is not elsewhere: locks of a process that is gone mean nothing, and DVC's
+cache of runs has what ``dvc.lock`` said.
 """
 
 import contextlib
@@ -10,6 +15,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +29,6 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest, write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
-from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import ended, tied
 
@@ -301,3 +306,44 @@ def read_seconds(project: Path) -> dict[str, dict[str, float]]:
         return {name: {key: float(value) for key, value in took.items()} for name, took in stored}
     except (OSError, ValueError, AttributeError):
         return {}
+
+
+_WRITING_S = 1.0
+"""Seconds after which nobody is in the middle of writing so small a file."""
+
+_BROKEN = re.compile(r"dvc\.lock' (validation failed|is invalid)")
+
+
+def mend_locks(project: Path) -> str:
+    """Remove the file of DVC's locks if it cannot be read; return what was done, empty if nothing was."""
+    path = project / ".dvc/tmp/rwlock"
+    try:
+        while not _is_whole(path):
+            if time.time() - path.stat().st_mtime > _WRITING_S:
+                path.unlink()
+                return _said(f"{path} was cut off by an interrupt; it was removed, which loses nothing")
+            time.sleep(0.1)
+    except FileNotFoundError:
+        pass
+    return ""
+
+
+def mend_record(project: Path, said: str) -> str:
+    """Put ``dvc.lock`` aside if ``said``, an error of DVC, is that it cannot be read; return what was done, else ""."""
+    if not _BROKEN.search(" ".join(said.split())):
+        return ""
+    path, aside = project / "dvc.lock", project / "dvc.lock.broken"
+    path.replace(aside)
+    return _said(f"{path} was cut off by an interrupt; it is now {aside.name}, and DVC finds results in its cache")
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except ValueError:
+        return False
+
+
+def _said(text: str) -> str:
+    log.warning("%s", text)
+    return text

@@ -22,8 +22,8 @@ from prefect.runtime import task_run
 
 from tasks.chain.graph import Stage, expected_seconds, remaining_s, remember_seconds
 from tasks.chain.stage_process import StageFailedError, StageLog, StageProcess, readable
+from tasks.runtime.flow_runs import PARENT_TASK, untagged
 from tasks.runtime.progress import duration
-from tasks.runtime.subflow import PARENT_TASK, untagged
 from tasks.services.end_with_parent import STOP_S
 
 _UPDATE_S = 1.0

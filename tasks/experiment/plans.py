@@ -21,8 +21,7 @@ from pipeline_lib.evaluation.verdict import (
     SINGLE_AGENT,
     summarise_test,
 )
-from pipeline_lib.identity.code import OWN, code_of, named_code
-from pipeline_lib.identity.references import references_of
+from pipeline_lib.identity.code import OWN, code_of, named_code, references_of
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import digest

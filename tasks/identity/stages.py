@@ -15,8 +15,7 @@ from typing import Any, cast
 import yaml
 
 from pipeline_lib.environment_api.registry import find, task_class
-from pipeline_lib.identity.code import Code, code_of, named_code, version, versions_of
-from pipeline_lib.identity.references import references_of
+from pipeline_lib.identity.code import Code, code_of, named_code, references_of, version, versions_of
 from pipeline_lib.sandbox.image import image_id
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings

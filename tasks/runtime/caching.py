@@ -34,7 +34,7 @@ from prefect.states import Completed
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.storage import canonical_json, digest, write_json
 from tasks.identity.stages import RUNTIME
-from tasks.runtime.subflow import untagged
+from tasks.runtime.flow_runs import untagged
 from tasks.services.caches import syntaxes
 from tasks.services.process_environment import places
 

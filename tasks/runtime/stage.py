@@ -36,8 +36,8 @@ from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, settings_of, whole, work_digest
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
+from tasks.runtime.flow_runs import run_as_subflow, tagged
 from tasks.runtime.progress import Progress
-from tasks.runtime.subflow import run_as_subflow, tagged
 from tasks.runtime.tracked_run import dvc_process, owner, run_in_mlflow
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places

@@ -17,7 +17,7 @@ from pipeline_lib.evaluation.episodes import BASE_GUEST, EpisodeRecord, check_ra
 from pipeline_lib.evaluation.run import evaluate_guest, evaluate_subteams, evaluate_team, refuse_losses, roots_of
 from pipeline_lib.identity.code import version
 from pipeline_lib.play import Player
-from pipeline_lib.policies.cpu import right_threads
+from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split

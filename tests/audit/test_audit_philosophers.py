@@ -12,11 +12,10 @@ from benchmarks.audit_rewards import Formula
 from pipeline_lib.audit.result import AuditResult, Check, Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.philosophers.audit import dry_run, philosophers_ladder, starts
-from pipeline_lib.environments.philosophers.lint import lint
+from pipeline_lib.environments.philosophers.checks import lint, reachable_meals, search_policies, search_rules
 from pipeline_lib.environments.philosophers.rewards import SoundReward, SumReward
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
-from pipeline_lib.environments.philosophers.search import reachable_meals, search_policies, search_rules
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table, step
 from pipeline_lib.settings.problems import SplitSizes

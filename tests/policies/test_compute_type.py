@@ -7,7 +7,7 @@ import torch
 
 from pipeline_lib.assembly.teams import compute_dtype
 from pipeline_lib.policies import warm_start
-from pipeline_lib.policies.compute_type import faster_type
+from pipeline_lib.policies.computing import faster_type
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.sizes import sizes_of
 from pipeline_lib.policies.warm_start import build_base

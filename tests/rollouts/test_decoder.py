@@ -3,7 +3,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from pipeline_lib.policies.cpu import cpu_numerics
+from pipeline_lib.policies.computing import cpu_numerics
 from pipeline_lib.rollouts import EngineError, Request, Sampling, slot_cache
 from pipeline_lib.rollouts.actions import decode_all
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported

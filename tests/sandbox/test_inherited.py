@@ -148,9 +148,10 @@ def test_every_limit_of_a_program_is_checked(kind: str, monkeypatch: pytest.Monk
 
 _FULL = """
 import json, os, subprocess, sys
-from pipeline_lib.sandbox import Executor, Job, Status, slots
+from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox import local
 from pipeline_lib.sandbox.backend import SandboxUnavailable
-slots._BROKEN_S = 2.0
+local._BROKEN_S = 2.0
 jail, tests, writer, of_files = sys.argv[1:]
 
 def limit(options):

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict, judges, runtime, slots, wire
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict, judges, local, runtime, wire
 from pipeline_lib.sandbox import executor as executing
 from pipeline_lib.sandbox.backend import SandboxUnavailable
+from pipeline_lib.sandbox.local import Patience
 from pipeline_lib.sandbox.runtime import claim_user
-from pipeline_lib.sandbox.slots import Patience
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.time_limits import runnable_s
 from pipeline_lib.sandbox.worker import ProcessJail
@@ -186,7 +186,7 @@ def test_a_late_judge_is_stuck_only_if_it_does_nothing(
 ) -> None:
     """On a machine on which it gets a tenth of a processor it may take minutes until the kernel ends it."""
     seconds = itertools.count(0.0, runnable_s or 0.0)
-    monkeypatch.setattr(slots, "runnable_s", lambda pid: None if runnable_s is None else next(seconds))
+    monkeypatch.setattr(local, "runnable_s", lambda pid: None if runnable_s is None else next(seconds))
     patience = Patience(os.getpid(), 60.0)
     assert not patience.is_over()
     for _ in range(100):
@@ -211,8 +211,8 @@ def test_a_verdict_that_nobody_can_read_is_asked_for_again(monkeypatch: pytest.M
 
 
 def test_a_judge_that_stands_still_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_LEAST_S", 1.0)
-    monkeypatch.setattr(slots, "_CHECK_S", 0.2)
+    monkeypatch.setattr(local, "_LEAST_S", 1.0)
+    monkeypatch.setattr(local, "_CHECK_S", 0.2)
     with ThreadPoolExecutor(1) as thread, Executor(slots=1, cache=0, limits=LIMITS) as executor:
         (judge,) = executor.health()["judges"]
         os.kill(judge, signal.SIGSTOP)
@@ -300,7 +300,7 @@ def test_jobs_are_given_back_when_nothing_works_and_judged_when_it_does_again(mo
         health = executor.health()
         parent, own = health["parent"], [psutil.Process(pid) for pid in health["judges"]]
         with monkeypatch.context() as broken:
-            broken.setattr(slots, "_BROKEN_S", 1.0)
+            broken.setattr(local, "_BROKEN_S", 1.0)
             broken.setattr(judges, "_START", "raise SystemExit('main() does not start')")
             os.kill(parent, signal.SIGKILL)
             assert wait_until_gone(own) == []  # with their parent, if not at once

@@ -17,7 +17,7 @@ from prefect.settings import PREFECT_TASKS_REFRESH_CACHE, temporary_settings
 
 from pipeline_lib import storage
 from tasks.runtime.caching import CachedTask, Identity, read_value
-from tasks.runtime.subflow import tagged
+from tasks.runtime.flow_runs import tagged
 from tasks.services import process_environment as environment
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("prefect")]

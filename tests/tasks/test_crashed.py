@@ -7,7 +7,7 @@ from prefect.states import Cancelling, Crashed, Pending, Running
 
 from flows.worker import MOST_STARTS, start_crashed_again
 from pipeline_lib.tracking.processes import own_process
-from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_alive, mark_crashed
+from tasks.runtime.flow_runs import AUTOMATION, heartbeat_automation, mark_alive, mark_crashed
 
 pytestmark = pytest.mark.service
 

@@ -14,7 +14,7 @@ from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.identity.code import code_of
-from pipeline_lib.policies import cpu
+from pipeline_lib.policies import computing
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params
@@ -131,10 +131,10 @@ def test_a_look_is_counted_before_the_first_episode_is_played_or_read(
 
 def test_teams_are_played_with_the_threads_of_their_size(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large model has as many in sweep and test as in training (a sweep of SmolLM2 had one)."""
-    monkeypatch.setattr(cpu.os, "sched_getaffinity", lambda _process: {0, 1, 2})
+    monkeypatch.setattr(computing.os, "sched_getaffinity", lambda _process: {0, 1, 2})
     before = torch.get_num_threads()
-    for limit, expected in ((cpu.SMALL_MODEL, 1), (0, 3)):
-        monkeypatch.setattr(cpu, "SMALL_MODEL", limit)
+    for limit, expected in ((computing.SMALL_MODEL, 1), (0, 3)):
+        monkeypatch.setattr(computing, "SMALL_MODEL", limit)
         with Evaluator(params, TEAM, "test", SAMPLES):
             assert torch.get_num_threads() == expected
         assert torch.get_num_threads() == before

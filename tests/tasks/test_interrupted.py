@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.doctor import examine
-from tasks.chain.graph import ask, chain_and_stale
-from tasks.services.interrupted import mend_locks
+from tasks.chain.graph import ask, chain_and_stale, mend_locks
 
 CHAIN = """stages:
   a: {cmd: cp in.txt a.txt, deps: [in.txt], outs: [a.txt]}

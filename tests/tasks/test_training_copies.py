@@ -15,9 +15,8 @@ import pytest
 
 from pipeline_lib.storage import file_digest, folder_digest
 from tasks.runtime import training_copies
-from tasks.runtime.training_copies import SHARED, Copies, copied, remove_copies
+from tasks.runtime.training_copies import SHARED, Copies, copied, default_remote, remove_copies
 from tasks.services.process_environment import HOME
-from tasks.services.store import default_remote
 from tests.training.conftest import Agree, make_settings, make_team, run_training
 
 NAME, STAGE = "team-0123456789abcdef", "train@0"

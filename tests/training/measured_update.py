@@ -12,7 +12,7 @@ import numpy as np
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
 
 import pipeline_lib.assembly.training  # noqa: F401  (what a stage loads)
-from pipeline_lib.policies.cpu import cpu_numerics, is_large
+from pipeline_lib.policies.computing import cpu_numerics, is_large
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.embedded import make_config as embedded_config
 from pipeline_lib.policies.lora import attach

@@ -30,12 +30,11 @@ import numpy.typing as npt
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.result import DOUBTFUL, UNDONE, Check, Rung, Status, bounded, compare, make_rung
 from pipeline_lib.environment_api.environment import Outcome
-from pipeline_lib.environments.philosophers.lint import lint
+from pipeline_lib.environments.philosophers.checks import lint, search_policies, search_rules
 from pipeline_lib.environments.philosophers.rewards import Reward, metrics, summarise
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment, State
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import CLASSES, SCRIPTS, Batch, lay_batches, scripted_records, seen
-from pipeline_lib.environments.philosophers.search import search_policies, search_rules
 from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.environments.philosophers.table import INVALID, LEFT, WAIT, step
 from pipeline_lib.environments.philosophers.text import read_reply

@@ -1,4 +1,4 @@
-"""How a model computes on the CPU: how many threads, and which products of matrices.
+"""How a model computes on the CPU: how many threads, which products of matrices, and in which type.
 
 Small models use one thread: with two, their products are not faster on an idle machine and five to twenty times slower
 on a busy one.  Larger models use all cores that the process may use.  The rule depends on the model alone, so a run
@@ -9,14 +9,20 @@ measurement shows that they keep float32 accuracy; processors with matrix units 
 cause a mismatch between engine and trainer.  Large models do without: oneDNN then compiles a kernel for each new shape
 of a product and keeps it, and lengths and numbers of rows are hardly ever the same twice, so a process would grow by
 some 30 MB with each update.
+
+Where ``policy.dtype`` is ``auto``, which of float32 and bfloat16 is faster depends on the processor: with matrix units
+or AVX-512's products of bfloat16 the latter, without them it is many times slower.  So the products of the model's
+shapes are timed when the base is made, and the choice is recorded with it: every stage after that computes in this
+type, on whatever machine it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +31,8 @@ from pipeline_lib.policies.embedded import single_core_numerics
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
+    from pipeline_lib.policies.sizes import Sizes
+    from pipeline_lib.settings.policy import PretrainedPolicy
 
 
 def is_large(team: Team) -> bool:
@@ -68,3 +76,44 @@ def product_error() -> float:
     values = torch.linspace(-1, 1, 256 * 256).reshape(256, 256).sin()
     exact = values.double() @ values.double().T
     return float(((values @ values.T).double() - exact).abs().max() / exact.abs().max())
+
+
+#: Rows of the timed products: of a step of sampling, and of a stretch of an update.
+ROWS = (32, 512)
+#: bfloat16 must take at most this share of float32's time, since it computes less exactly.
+WORTH = 0.8
+
+
+def compute_type(settings: PretrainedPolicy, facts: Mapping[str, Any]) -> torch.dtype:
+    """Return the type of frozen weights and of forward passes; ``facts`` is the content of ``base.json``."""
+    chosen: torch.dtype = getattr(torch, facts["dtype"] if settings.dtype == "auto" else settings.dtype)
+    return chosen
+
+
+def faster_type(sizes: Sizes) -> str:
+    """Time the products of one layer, and return ``bfloat16`` if they are certainly faster in it, else ``float32``.
+
+    On a GPU it is ``bfloat16`` where the hardware knows it.
+    """
+    if torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    before = torch.get_num_threads()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    try:
+        return "bfloat16" if _seconds(sizes, torch.bfloat16) < WORTH * _seconds(sizes, torch.float32) else "float32"
+    finally:
+        torch.set_num_threads(before)
+
+
+@torch.inference_mode()
+def _seconds(sizes: Sizes, dtype: torch.dtype) -> float:
+    """Return the shortest of three timings, after one that does not count."""
+    weights = [torch.randn(shapes[0], dtype=dtype) for shapes in sizes.linear.values() if shapes]
+    inputs = [(torch.randn(rows, len(weight), dtype=dtype), weight) for rows in ROWS for weight in weights]
+    found = []
+    for _ in range(4):
+        began = time.perf_counter()
+        for rows, weight in inputs:
+            rows @ weight
+        found.append(time.perf_counter() - began)
+    return min(found[1:])

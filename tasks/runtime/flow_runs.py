@@ -1,24 +1,77 @@
-"""Mark runs whose process is gone as crashed.
+"""Runs of flows in Prefect: a stage's flow as a subflow of the whole run, and runs whose process is gone.
 
-While a server runs, an automation does this (`heartbeat_automation`): every run sends a heartbeat every 30 seconds, and
-a run without heartbeats is marked.  This also works for runs on other machines.  `mark_crashed` does it at once for
-runs on this machine, also for those that were killed while no server was running.
+A stage runs in a process of its own.  Tags identify a run's stages, and runs whose process has ended.
+
+While a server runs, an automation marks these as crashed (`heartbeat_automation`): every run sends a heartbeat every 30
+seconds, and a run without heartbeats is marked.  This also works for runs on other machines.  `mark_crashed` does it at
+once for runs on this machine, also for those that were killed while no server was running.
 
 A server that is away misses heartbeats, and marks runs that are alive; `mark_alive` takes that back.
 """
 
+import os
+from contextlib import AbstractContextManager
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
-from prefect import get_client
+from prefect import Flow, get_client, tags
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.context import TagsContext
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
-from prefect.states import Cancelled, Crashed, Running, State
+from prefect.exceptions import ObjectNotFound
+from prefect.flow_engine import run_flow
+from prefect.states import Cancelled, Crashed, Pending, Running, State
 
-from pipeline_lib.tracking.processes import is_alive, is_gone
+from pipeline_lib.tracking.processes import is_alive, is_gone, own_process
+
+PARENT_TASK = "SYMPOSIUM_TASK_RUN"
+"""Environment variable of stages: the task run that stands for the stage in the flow of the whole run."""
+
+
+def run_as_subflow(flow: Flow[..., Any], name: str, parameters: dict[str, Any]) -> None:
+    """Run a flow in this process, below the task run in `PARENT_TASK` if the server has it.
+
+    The server receives a task run some time after its start; a stage that starts before runs as a separate flow.
+    """
+    named = flow.with_options(flow_run_name=name)
+    with get_client(sync_client=True) as client:
+        try:
+            parent = client.read_task_run(UUID(os.environ[PARENT_TASK])).id
+        except (KeyError, ObjectNotFound):
+            parent = None
+        if parent:
+            run = client.create_flow_run(
+                named,
+                parameters=parameters,
+                name=name,
+                tags=TagsContext.get().current_tags,
+                parent_task_run_id=parent,
+                state=Pending(),
+            )
+    if parent:
+        run_flow(named, flow_run=run, parameters=parameters)
+    else:
+        named(**parameters)
+
+
+def tagged(run: str) -> AbstractContextManager[Any]:
+    """Tag flow runs that start in the ``with`` block with the name of the whole run and of this process."""
+    return tags(f"run:{run}", f"process:{own_process()}")
+
+
+def untagged() -> AbstractContextManager[Any]:
+    """Remove these tags from task runs that start in the ``with`` block.
+
+    Prefect asks the server for the limits of a task run's tags before it starts; with SQLite this request often
+    collides with a write and is repeated two seconds later.
+    """
+    return TagsContext(current_tags=set())
+
 
 AUTOMATION = "crashed-runs"
 WITHIN_S = 50.0
