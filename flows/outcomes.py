@@ -56,11 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print the verdict, or write the plan.
-
-    Raises:
-        ArgumentError: a file, a row or an option is wrong.
-    """
+    """Print the verdict, or write the plan; raises ArgumentError if a file, a row or an option is wrong."""
     # It loads scipy, which `--help` and a wrong argument can do without.
     from pipeline_lib.evaluation.outcome_verdict import Asked, Columns, OutcomesError, plan_outcomes, verdict_on
 

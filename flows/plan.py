@@ -148,11 +148,7 @@ def _gib(size: float) -> str:
 
 
 def check_bounds(metric: Metric, arguments: argparse.Namespace) -> None:
-    """Refuse differences and variances that the metric cannot have.
-
-    Raises:
-        ArgumentError: one is too large.
-    """
+    """Refuse differences and variances that the metric cannot have; raises ArgumentError if one is too large."""
     if metric.low is None or metric.high is None:
         return
     width = metric.high - metric.low

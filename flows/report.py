@@ -39,11 +39,7 @@ def make_report(run: StageRun) -> None:
 
 
 def gather(params: Params, name: str) -> ReportData:
-    """Read the outputs of all stages.
-
-    Raises:
-        FileNotFoundError: a stage has not run.
-    """
+    """Read the outputs of all stages; raises FileNotFoundError if a stage has not run."""
     task = find(params.environment.kind)
     metrics = task.metrics()
     tested = tested_teams(params)

@@ -55,11 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(asked: argparse.Namespace) -> AuditResult:
-    """Audit the reward.
-
-    Raises:
-        ArgumentError: functions, problems, metric or solutions do not fit together.
-    """
+    """Audit the reward; raises ArgumentError if functions, problems, metric or solutions do not fit together."""
     # It loads scipy, which `--help` and a wrong argument can do without.
     from pipeline_lib.assembly.reward_functions import RewardFunctionError, audit_reward
 

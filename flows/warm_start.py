@@ -1,7 +1,6 @@
 """Stage ``warm_start``: the base policy that every agent starts from.  ``python -m flows.warm_start``."""
 
-from pipeline_lib.assembly.demonstrating import later_turns
-from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.policies.warm_start import build_base, later_turns
 from tasks.experiment.arms import BASE, PROBLEMS
 from tasks.identity.stages import whole
 from tasks.runtime.stage import StageRun, run_stage

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.identity.code import code_of, named_code, references_of
 from pipeline_lib.identity.content import DigestCache
@@ -132,7 +131,8 @@ class Experiment:
             reads |= {"environment": (), "sandbox": ()}
         folder = self.place("base", **reads)
         if not folder.exists():
-            from pipeline_lib.policies.warm_start import build_base  # loads torch, which other calls can do without
+            # It loads torch, which other calls can do without.
+            from pipeline_lib.policies.warm_start import build_base, later_turns
 
             with progress("base policy") as report:
                 build_base(self.params.policy, self.problems_folder(), folder, report, later_turns(self.params))

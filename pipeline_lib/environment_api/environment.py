@@ -151,11 +151,7 @@ class Environment(ABC, Generic[P, S]):
 
     @staticmethod
     def refuse_unusable_metrics(outcomes: Sequence[Outcome[S]]) -> None:
-        """Check that metrics are numbers that can be computed with.
-
-        Raises:
-            RewardError: one is not.
-        """
+        """Check that metrics are numbers that can be computed with; raises RewardError if one is not."""
         for outcome in outcomes:
             for name, value in outcome.metrics.items():
                 if not abs(value) <= GREATEST:

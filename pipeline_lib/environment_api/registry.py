@@ -68,11 +68,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(kind: str) -> Task:
-    """Return the environment called ``kind``.
-
-    Raises:
-        UnknownEnvironmentError: it does not exist.
-    """
+    """Return the environment called ``kind``; raises UnknownEnvironmentError if it does not exist."""
     return task_class(kind)()
 
 

@@ -88,7 +88,6 @@ class Start:
 
     @property
     def id(self) -> str:
-        """Return the seed."""
         return f"start/{self.seed}"
 
     @property
@@ -98,11 +97,9 @@ class Start:
 
     @property
     def content_hash(self) -> str:
-        """Return a digest of the game and the seed."""
         return digest([self.game, self.options, self.seed])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the start as a JSON object."""
         return {"id": self.id, "game": self.game, "options": self.options, "seed": self.seed, "plain": self.plain}
 
 

@@ -87,7 +87,6 @@ class Question:
 
     @property
     def id(self) -> str:
-        """Return the dataset and the number of the entry."""
         return f"{self.dataset}/{self.index}"
 
     @property
@@ -97,11 +96,9 @@ class Question:
 
     @property
     def content_hash(self) -> str:
-        """Return a digest of the question."""
         return digest(normalised_text(self.question))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the question as a JSON object."""
         return {"id": self.id, **asdict(self)}
 
     def parts(self, count: int) -> list[str]:
@@ -115,11 +112,7 @@ class Question:
 
 
 def package() -> Any:
-    """Return the package `reasoning_gym`.
-
-    Raises:
-        ProblemsError: it is not installed.
-    """
+    """Return the package `reasoning_gym`; raises ProblemsError if it is not installed."""
     try:
         return importlib.import_module("reasoning_gym")
     except ImportError as error:

@@ -173,11 +173,7 @@ class SyntaxCache:
                 self._known = {}
 
     def of(self, path: Path) -> Syntax:
-        """Parse a file, or return the cached result for its content.
-
-        Raises:
-            SyntaxError: it is not valid Python.
-        """
+        """Parse a file, or return the cached result for its content; raises SyntaxError if it is not valid Python."""
         content = path.read_bytes()
         key = hashlib.sha256(content).hexdigest()
         if key not in self._known:

@@ -74,11 +74,7 @@ def linear_layers(model: Any) -> dict[str, list[tuple[int, int]]]:
 
 
 def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a model.
-
-    Raises:
-        PolicyError: it does not exist or is not readable.
-    """
+    """Return the tokenizer of a model; raises PolicyError if it does not exist or is not readable."""
     with _loading_errors(path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(local_folder(path), revision=revision)
         return tokenizer

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,14 +36,17 @@ from pipeline_lib.policies.pretrained import (
 from pipeline_lib.policies.sizes import sizes_of
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.storage import digest, new_folder, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from pipeline_lib.environment_api.task import Demonstration, Task
+    from pipeline_lib.settings import Params
     from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy, WarmStart
     from pipeline_lib.settings.policy import Policy as PolicySettings
+
 
 LaterTurns = Callable[["Sequence[Any]", int, float, int], "Sequence[Demonstration]"]
 """Returns demonstrations of later turns: problems, count, share of mistakes and seed as for `Task.demonstrate`."""
@@ -65,7 +69,7 @@ def build_base(
             a folder ``agents/<name>`` for each agent whose settings make another base.  Beside it the state of an
             unfinished training is kept.
         progress: called with (done, total, text).
-        later: demonstrates later turns (`pipeline_lib.assembly.demonstrating`); without it the first turn only.
+        later: demonstrates later turns (`later_turns`); without it the first turn only.
         on_step: receives the loss of every step of the team's base.
 
     Returns:
@@ -220,3 +224,12 @@ def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase,
             f"policy.context: the longest observation takes {longest} tokens, but the context holds {context}; set it "
             f"to {longest} and rollouts.max_new_tokens at least"
         )
+
+
+def later_turns(params: Params) -> LaterTurns | None:
+    """Return the function that demonstrates later turns, or None if there are none to demonstrate."""
+    settings, sandbox = params.environment, params.sandbox
+    task: Any = find(settings.kind)
+    if not task.has_later_turns(params):
+        return None
+    return partial(task.demonstrate_later, settings=settings, executor=lambda: make_executor(sandbox))

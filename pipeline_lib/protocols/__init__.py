@@ -23,11 +23,7 @@ __all__ = ["PROTOCOLS", "PromptRequest", "Protocol", "Sample", "TurnInput", "mak
 
 
 def make_protocol(name: str) -> Protocol:
-    """Return the protocol called ``name``.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
+    """Return the protocol called ``name``; raises ValueError, which lists those there are, if there is none."""
     if name not in PROTOCOLS:
         raise ValueError(f"unknown protocol {name!r}; accepted: {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]()

@@ -30,11 +30,7 @@ class Host(ABC):
 
     @abstractmethod
     def call(self, name: str, **arguments: Any) -> Any:
-        """Make a call and return its result.
-
-        Raises:
-            EngineError: the call failed.
-        """
+        """Make a call and return its result; raises EngineError if the call failed."""
 
     def close(self) -> None:
         """Free the engine; it may be called twice."""

@@ -13,8 +13,7 @@ from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch
-from pipeline_lib.training.parallel import ALONE, Processes
-from pipeline_lib.training.sharding import ShardedCopy
+from pipeline_lib.training.parallel import ALONE, Processes, ShardedCopy
 from pipeline_lib.training.update import Learner, Scorer
 
 if TYPE_CHECKING:

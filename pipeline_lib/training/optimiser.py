@@ -157,11 +157,7 @@ class PolicyOptimiser:
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Restore the result of `state`.
-
-        Raises:
-            TrainingError: a tensor does not match a parameter of this policy.
-        """
+        """Restore the result of `state`; raises TrainingError if a tensor does not match a parameter of this policy."""
         self.adam.state.clear()
         for key, value in tensors.items():
             kind, _, name = key.partition("/")

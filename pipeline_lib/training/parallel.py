@@ -4,8 +4,11 @@ Sampling is divided by problem, the update by micro-batch.  In between, every pr
 builds the same batch.  Gradients are summed, so the result is that of one process, up to the order of additions.
 
 Weights are held in one of two ways: ``replicated``, all weights in every process (as DDP does; gradients are summed
-once, after the last micro-batch, whose number may differ between processes), or ``sharded`` (FSDP2, see `sharding`),
-for models whose gradients and optimiser moments do not fit into one GPU.
+once, after the last micro-batch, whose number may differ between processes), or ``sharded``, for models whose
+gradients and optimiser moments do not fit into one GPU.  Then FSDP2 splits weights, gradients and moments among all
+processes, and a sharded copy of the policy's model is trained.  The policy keeps its whole model for engine,
+checkpoints and digests; after every step the trained weights (with an adapter, only the adapter) are copied into it.
+The whole model may be in main memory.
 
 If a process fails, the launcher ends the others; the same command continues from the last checkpoint, which the first
 process lends to machines that do not have it.  Between steps, all processes stop if one of them was asked to.
@@ -14,19 +17,28 @@ process lends to machines that do not have it.  Between steps, all processes sto
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor
 
 from pipeline_lib.storage import file_digests, new_folder
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.training.logprobs import TokenScorer
+
 
 T = TypeVar("T")
 
@@ -155,3 +167,36 @@ def like(whole: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
     if not hasattr(sharded, "placements"):
         return whole.to(example.device)
     return distribute_tensor(whole.to(example.device), sharded.device_mesh, sharded.placements)
+
+
+class ShardedCopy:
+    """The sharded copy of one policy's model, wrapped in its scorer."""
+
+    def __init__(self, policy: Policy, scorer: TokenScorer, processes: Processes) -> None:
+        """Copy the scorer with its model, move the copy to this process's device, and shard it, layer by layer."""
+        self.policy = policy
+        self.scorer = copy.deepcopy(scorer).to(processes.device)
+        mesh = init_device_mesh(processes.device.partition(":")[0], (processes.world,))
+        model: Any = self.scorer.model
+        names = set(getattr(model, "_no_split_modules", None) or ())
+        for module in [m for m in self.scorer.modules() if type(m).__name__ in names]:
+            fully_shard(module, mesh=mesh)
+        fully_shard(self.scorer, mesh=mesh)
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """Return the sharded parameters that are trained, by their names in the policy's model."""
+        return {name: p for name, p in self.scorer.model.named_parameters() if p.requires_grad}
+
+    @torch.no_grad()
+    def copy_back(self) -> None:
+        """Copy the trained weights, gathered from all processes, into the policy's model."""
+        whole = dict(self.policy.trainable())
+        for name, parameter in self.trainable().items():
+            whole[name].copy_(full(parameter))
+
+    @torch.no_grad()
+    def copy_in(self) -> None:
+        """Copy the policy's trained weights into the sharded copy, after a checkpoint was restored."""
+        whole = dict(self.policy.trainable())
+        for name, parameter in self.trainable().items():
+            parameter.copy_(like(whole[name].detach(), parameter))

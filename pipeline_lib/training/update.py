@@ -25,7 +25,7 @@ from pipeline_lib.training.parallel import ALONE, Processes
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.train import LossSettings
-    from pipeline_lib.training.sharding import ShardedCopy
+    from pipeline_lib.training.parallel import ShardedCopy
 
 logger = logging.getLogger(__name__)
 

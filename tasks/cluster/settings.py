@@ -60,11 +60,7 @@ class Passwords:
 
 
 def given(environment: Mapping[str, str] = os.environ) -> Passwords:
-    """Return the passwords that the environment names.
-
-    Raises:
-        ClusterError: one is missing or too short.
-    """
+    """Return the passwords that the environment names; raises ClusterError if one is missing or too short."""
     names = [field.name.upper() for field in fields(Passwords)]
     if missing := [name for name in names if not environment.get(name)]:
         raise ClusterError(

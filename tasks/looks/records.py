@@ -133,11 +133,7 @@ def _fetch_from_origin(where: Path) -> str:
 
 
 def send_to_origin() -> None:
-    """Send the records to ``origin``, if there is one.
-
-    Raises:
-        RecordsError: it does not answer, or refuses.
-    """
+    """Send the records to ``origin``, if there is one; raises RecordsError if it does not answer, or refuses."""
     where = _repository()
     if "origin" in _git(where, "remote").split():
         _take_from_origin(where)  # else it refuses a record that another machine has sent under the same name

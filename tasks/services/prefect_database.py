@@ -43,11 +43,7 @@ def empty_database() -> Path:
 
 
 def make_empty_database(target: Path) -> None:
-    """Let Prefect make its tables, and keep them.
-
-    Raises:
-        RuntimeError: Prefect could not; with its own words.
-    """
+    """Let Prefect make its tables, and keep them; raises RuntimeError, with its own words, if it could not."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         inherited = child_environment(PREFECT_HOME=folder)

@@ -69,11 +69,7 @@ class Server:
     log: Path
 
     def wait_until_healthy(self, timeout_s: float = START_S) -> None:
-        """Return when the server answers.
-
-        Raises:
-            ServerError: it ended, or did not answer in time.
-        """
+        """Return when the server answers; raises ServerError if it ended, or did not answer in time."""
         end = time.monotonic() + timeout_s
         # Another program may have taken the port a moment before; our process must be the one that listens.
         while not (self._listens() and answers(self.url, self.name)):

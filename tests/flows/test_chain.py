@@ -248,7 +248,7 @@ def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
 BY_RUNTIME = (
     *(f"pipeline_lib.{name}" for name in ("memory", "sampling_progress")),
     *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy")),
-    *(f"tasks.experiment.{name}" for name in ("costs", "verdict_text")),
+    *(f"tasks.experiment.{name}" for name in ("result_text",)),
 )
 
 

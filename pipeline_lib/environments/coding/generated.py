@@ -207,11 +207,7 @@ def draw_problems(split: str, size: int, settings: GeneratedProblems, rng: rando
 
 
 def recipe_of(problem: CodingProblem) -> Recipe:
-    """Return what a generated problem was made from.
-
-    Raises:
-        ValueError: the problem was not generated.
-    """
+    """Return what a generated problem was made from; raises ValueError if the problem was not generated."""
     return Recipe.parse(problem.id.removeprefix("generated/"))
 
 

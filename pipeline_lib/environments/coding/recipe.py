@@ -147,11 +147,7 @@ class Recipe:
 
     @classmethod
     def parse(cls, name: str) -> Recipe:
-        """Rebuild a recipe from `name`.
-
-        Raises:
-            ValueError: the text is not the name of a recipe.
-        """
+        """Rebuild a recipe from `name`; raises ValueError if the text is not the name of a recipe."""
         parts = name.split("/")
         if len(parts) != 3:
             raise ValueError(f"{name!r} is not a recipe; expected filters/maps/reductions, such as over3/square/sum")

@@ -171,11 +171,7 @@ class PaperReward(Reward):
 
 
 def make_reward(settings: CodingReward, team: Team) -> Reward:
-    """Return the reward that the settings describe.
-
-    Raises:
-        ValueError: a class of your own cannot be made, or its bounds are no interval.
-    """
+    """Return the reward that the settings describe; raises as `custom_reward`."""
     if settings.kind == "paper":
         return PaperReward(team)
     if settings.kind == "sound":

@@ -40,7 +40,6 @@ class Answer:
 
     @property
     def named(self) -> int:
-        """Return the number of different statements."""
         return self.supported + self.unread + self.contradicted + self.invented
 
     @property

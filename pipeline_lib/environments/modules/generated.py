@@ -142,11 +142,7 @@ class Design:
 
     @classmethod
     def parse(cls, name: str) -> Design:
-        """Rebuild a design from `name`.
-
-        Raises:
-            ValueError: the text is not the name of a design.
-        """
+        """Rebuild a design from `name`; raises ValueError if the text is not the name of a design."""
         depth, *fields = name.split("/")
         if len(fields) != 3 or not depth.isdigit():
             raise ValueError(f"{name!r} is no design; expected depth/pieces/steps/end, such as 2/even/plus3/sum")
@@ -309,11 +305,7 @@ def draw_problems(split: str, size: int, settings: GeneratedModules, rng: random
 
 
 def design_of(problem: ModulesProblem) -> Design:
-    """Return what a generated problem was made from.
-
-    Raises:
-        ValueError: the problem was not generated.
-    """
+    """Return what a generated problem was made from; raises ValueError if the problem was not generated."""
     return Design.parse(problem.id.removeprefix(f"{SOURCE}/"))
 
 

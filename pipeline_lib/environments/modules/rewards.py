@@ -77,11 +77,7 @@ class SoundReward(Reward):
 
 
 def make_reward(settings: ModulesReward) -> Reward:
-    """Return the reward that the settings describe.
-
-    Raises:
-        ValueError: a class of your own cannot be made, or its bounds are no interval.
-    """
+    """Return the reward that the settings describe; raises as `custom_reward`."""
     if settings.kind == "sound":
         return SoundReward(settings)
     return custom_reward(settings, Reward)  # type: ignore[type-abstract]

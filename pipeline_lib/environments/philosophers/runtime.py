@@ -325,11 +325,7 @@ class PhilosophersEnvironment(Environment[Scenario, State]):
 
 
 def make_reward(settings: MealsReward) -> Reward:
-    """Make the reward that the settings describe.
-
-    Raises:
-        ValueError: a term that does not exist, or a class that cannot be made.
-    """
+    """Return the reward that the settings describe; raises as `SumReward` and `custom_reward`."""
     if settings.kind == "sound":
         return SoundReward(settings.deadlock, settings.invalid)
     if settings.kind == "terms":

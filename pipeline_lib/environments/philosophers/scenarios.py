@@ -139,7 +139,6 @@ class Scenario:
 
     @property
     def plan(self) -> Graph:
-        """Return the seating plan."""
         return make_graph(self.graph, self.philosophers)
 
     @property

@@ -201,11 +201,7 @@ SCRIPTS: dict[str, Script] = {
 
 
 def script(name: str) -> Script:
-    """Return a scripted policy.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
+    """Return a scripted policy; raises ValueError if there is none of this name."""
     if name not in SCRIPTS:
         raise ValueError(f"there is no scripted policy {name!r}; known: {', '.join(SCRIPTS)}")
     return SCRIPTS[name]
@@ -295,11 +291,7 @@ def lay_batches(scenarios: Sequence[Scenario], sequential: bool, deadlock_ends: 
 
 
 def play(table: Table, script: Script, rng: np.random.Generator, step: Step = clean_step) -> Table:
-    """Let a script play a batch to the end.
-
-    Raises:
-        ValueError: the script is not made for this table.
-    """
+    """Let a script play a batch to the end; raises ValueError if the script is not made for this table."""
     script.check(table)
     while not table.done.all():
         table = step(table, script.act(table, rng))

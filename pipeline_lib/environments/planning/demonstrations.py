@@ -44,11 +44,7 @@ def says(state: PlanningState, agent: int) -> str:
 
 
 def demonstrate(problems: Sequence[PlanningProblem], count: int, mistakes: float, seed: int) -> list[Demonstration]:
-    """Return demonstrations, as `Task.demonstrate`.
-
-    Raises:
-        ValueError: there are no problems.
-    """
+    """Return demonstrations, as `Task.demonstrate`; raises ValueError if there are no problems."""
     if not problems:
         raise ValueError("there are no appointments to demonstrate")
     rng = random.Random(digest(["planning", seed]))

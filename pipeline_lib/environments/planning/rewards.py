@@ -58,11 +58,7 @@ class SoundReward(Reward):
 
 
 def make_reward(settings: PlanningReward, turns: int) -> Reward:
-    """Return the reward that the settings describe, of episodes of at most so many turns.
-
-    Raises:
-        ValueError: a class of your own cannot be made, or its bounds are no interval.
-    """
+    """Return the reward that the settings describe, of episodes of at most so many turns; raises as `custom_reward`."""
     if settings.kind == "sound":
         return SoundReward(settings, turns)
     return custom_reward(settings, Reward, {"turns": turns})  # type: ignore[type-abstract]

@@ -113,11 +113,7 @@ class PaperReward(Reward):
 
 
 def make_reward(settings: WritingReward) -> Reward:
-    """Return the reward that the settings describe.
-
-    Raises:
-        ValueError: a class of your own cannot be made, or its bounds are no interval.
-    """
+    """Return the reward that the settings describe; raises as `custom_reward`."""
     if settings.kind == "sound":
         return SoundReward(settings)
     if settings.kind == "paper":

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.policies.warm_start import build_base, later_turns
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.engine import Sampling
