@@ -64,9 +64,9 @@ def parser() -> argparse.ArgumentParser:
     return reader
 
 
-def worker_command(given: argparse.Namespace) -> list[str]:
+def worker_command(given: argparse.Namespace, kind: str = "process") -> list[str]:
     """Return the command of Prefect's worker, which without a queue would take the work of all of them."""
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", given.pool]
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", kind, "--pool", given.pool]
     queues = [word for queue in given.queue or [_QUEUE] for word in ("--work-queue", queue)]
     return [*command, "--limit", str(given.limit), *queues]
 
@@ -118,17 +118,20 @@ def patience() -> Iterator[None]:
         print("the Prefect server does not answer; tried again every few seconds", flush=True)
 
 
-def join_pool(pool: str) -> None:
-    """Make the pool if there is none, and let its server notice runs that crash; wait while the server is away."""
-    joined = False
-    while not joined:
+def join_pool(pool: str) -> str:
+    """Return the type of the pool, made if there is none, whose server is to notice runs that crash; wait for it."""
+    kind = ""
+    while not kind:
         with patience():
-            with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
-                client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+            with get_client(sync_client=True) as client:
+                with contextlib.suppress(ObjectAlreadyExists):
+                    client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+                found = client.read_work_pool(pool).type
             heartbeat_automation()
-            joined = True
-        if not joined:
+            kind = found
+        if not kind:
             time.sleep(_LOOK_S)
+    return kind
 
 
 def main() -> None:
@@ -137,10 +140,8 @@ def main() -> None:
         given = parser().parse_args()
         require_server()
         prepare_remote(Path.cwd())
-        join_pool(given.pool)
-        process = start(
-            worker_command(given), child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno()
-        )
+        command = worker_command(given, join_pool(given.pool))
+        process = start(command, child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno())
         try:
             while process.poll() is None:
                 with patience():

@@ -7,6 +7,7 @@ from typing import NoReturn
 import httpx
 import pytest
 from prefect import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import temporary_settings
 
 from flows import deployments, on_pool, worker
@@ -62,9 +63,11 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
     monkeypatch.setattr(worker, "_LOOK_S", 0.01)
     monkeypatch.setenv("PREFECT_API_URL", server["PREFECT_API_URL"])
     with temporary_settings(), get_client(sync_client=True) as client:
-        worker.join_pool("patient")
-        assert client.read_work_pool("patient").type == "process"
-    assert len(asked) == 3 and capsys.readouterr().out.count("the Prefect server does not answer") == 2
+        assert worker.join_pool("patient") == "process" == client.read_work_pool("patient").type
+        client.create_work_pool(WorkPoolCreate(name="containers", type="docker"))
+        command = worker_command(worker.parser().parse_args(["containers"]), worker.join_pool("containers"))
+        assert command[command.index("--type") + 1] == "docker", "else Prefect's worker refuses the pool"
+    assert len(asked) == 4 and capsys.readouterr().out.count("the Prefect server does not answer") == 2
 
 
 def test_a_worker_with_other_libraries_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
