@@ -10,9 +10,11 @@ the task.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled, words_of
 from pipeline_lib.audit.result import (
@@ -53,8 +55,15 @@ Texts = Mapping[str, Team]
 Play = Callable[[Texts], Sequence[Rung]]
 
 
-def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) -> list[Rung]:
-    """Return teams with edits, each with the team that it was made from.
+class Edited(NamedTuple):
+    """A team with edits, or without any, on the problems of the search."""
+
+    base: str  #: the scripted team that it was made from
+    rung: Rung
+
+
+def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) -> list[Edited]:
+    """Return teams with edits, and the teams that they were made from.
 
     The best working team is also played `spoiled`: what it earns by the way is earned without the task.  So is the best
     team of all that do the task, whatever its role: it may be the only one that earns a term.
@@ -104,11 +113,12 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) 
     for base in dict.fromkeys((*working, *doing[:1])):
         team = "degenerate", _changed(texts[base], [_of_all(spoiled)])[1]
         wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen.get(base, []))}
-    return [*found.values(), *play(_named(wasted))]
+    found |= dict(zip(wasted, play(_named(wasted)), strict=True))
+    return [Edited(way[0].removesuffix(", spoiled"), rung) for way, rung in found.items()]
 
 
 def judge(
-    rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float], again: Sequence[Rung] = ()
+    rungs: Sequence[Rung], edited: Sequence[Edited], words: str, bounds: tuple[float, float], again: Sequence[Rung] = ()
 ) -> list[Check]:
     """Judge what scripted and edited teams earn.
 
@@ -124,13 +134,22 @@ def judge(
         of the greatest reward is paid to a team that leaves the task undone, with what nobody earns added to it;
         ``repeatable``, if teams were played again: FAIL if they earn something else than before.
     """
-    return [*_edits(edited, words), _form(rungs, edited, words, bounds), *_repeatable(edited, again)]
+    played = [team.rung for team in edited]
+    before = {rung.name: rung.reward for rung in played}
+    same = bool(again) and all(math.isclose(rung.reward, before[rung.name], abs_tol=1e-9) for rung in again)
+    return [
+        *_edits(played, words, same),
+        _form(rungs, _on_all(rungs, edited), words, bounds),
+        *_repeatable(played, again),
+    ]
 
 
-def _edits(edited: Sequence[Rung], words: str) -> list[Check]:
+def _edits(edited: Sequence[Rung], words: str, same: bool) -> list[Check]:
+    """Compare edited teams; if the ``same`` texts always earn the same, who earns less on these problems earns less."""
     if not edited:
         return []
-    found = best_policy([r.reward for r in edited], [r.outcome for r in edited], [r.error for r in edited])
+    errors = [0.0 if same else r.error for r in edited]
+    found = best_policy([r.reward for r in edited], [r.outcome for r in edited], errors)
     team = edited[found.index]
     numbers = {"tried": len(edited), "best": team.name, "reward": team.reward, "outcome": team.outcome}
     sentence = (
@@ -140,6 +159,23 @@ def _edits(edited: Sequence[Rung], words: str) -> list[Check]:
     status = found.status if found.most else Status.WARN
     mend = "" if status is Status.PASS else f"pay for {words} up to its maximum, and less for '{team.name}'."
     return [Check("edits", status, sentence, numbers, mend)]
+
+
+def _on_all(rungs: Sequence[Rung], edited: Sequence[Edited]) -> list[Rung]:
+    """Return what edited teams would earn on all problems: what their base earns there, and what the edits change.
+
+    On the few problems of the search a constant may pass many tests by luck.
+    """
+    everywhere = {rung.name: rung for rung in rungs}
+    here = {team.base: team.rung for team in edited if team.rung.name == team.base}
+    found = []
+    for base, rung in edited:
+        if base in here:
+            reward = rung.reward + everywhere[base].reward - here[base].reward
+            outcome = max(0.0, rung.outcome + everywhere[base].outcome - here[base].outcome)
+            rung = replace(rung, reward=reward, outcome=outcome)
+        found.append(rung)
+    return found
 
 
 def _form(rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float]) -> Check:
@@ -279,15 +315,15 @@ class ScriptedExaminer(Examiner):
             return rungs, checks + played.lost()
         edited, again = self._edited(environment, problems, rungs)
         progress(len(edited), len(edited), "edits of scripted teams")
-        checks[0] = bounded([*played.rewards, *(rung.reward for rung in edited)], played.bounds)
-        counted = self.least([*rungs, *edited]), environment.reward_bounds[1]
+        checks[0] = bounded([*played.rewards, *(team.rung.reward for team in edited)], played.bounds)
+        counted = self.least([*rungs, *(team.rung for team in edited)]), environment.reward_bounds[1]
         checks += [*compare(rungs, self.words), *judge(rungs, edited, self.words, counted, again)]
         checks += self.further(rungs, played)
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
 
     def _edited(
         self, environment: Any, problems: Sequence[Any], rungs: Sequence[Rung]
-    ) -> tuple[list[Rung], list[Rung]]:
+    ) -> tuple[list[Edited], list[Rung]]:
         """Return edited teams, and the best working one played again after the search."""
         chosen: list[Any] = []
         teams: list[Teams] = []
