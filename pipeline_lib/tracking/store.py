@@ -23,7 +23,10 @@ from typing import Any
 from pipeline_lib.locks import locked
 from pipeline_lib.storage import CorruptFileError
 
+log = logging.getLogger("symposium.tracking")
+
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"
+SQLITE = "sqlite:///"
 LOCK = "lock"
 """Lock file next to the database, for all processes of a machine."""
 VIEW = "symposium"
@@ -108,11 +111,6 @@ def _ask(url: str, **content: str) -> Any:
         urllib.request.Request(url, data, {"Content-Type": "application/json"}), timeout=30.0
     ) as reply:
         return json.load(reply)
-
-
-log = logging.getLogger("symposium.tracking")
-
-SQLITE = "sqlite:///"
 
 
 def make_database(uri: str, home: Path) -> None:
