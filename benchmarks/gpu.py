@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pipeline_lib.policies.lora import attach
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Action, Counters, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import PreTrainedModel
 
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.computing import compute_type
 from pipeline_lib.policies.embedded import ATTENTION
-from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.policy import Policy, PolicyError, Team, check_agents, is_frozen, remote_policy, section_of
 from pipeline_lib.policies.pretrained import (
     check_fit,

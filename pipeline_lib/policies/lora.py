@@ -1,104 +1,30 @@
-"""LoRA adapters (arXiv 2106.09685) through peft: attach, share the base, merge into a copy.
+"""The weights of a policy as a plain model: below its LoRA adapter (arXiv 2106.09685), or merged with it.
 
-Every policy has its own model object with one adapter in it, so adapters need not be switched before a forward pass;
-the frozen weights below are the same tensors in memory for all policies with the same base.  Adapters are float32 for
-any type of the base.  Merging never changes the trained model: in-place merging and unmerging drifts in bfloat16.
+Merging never changes the trained model: in-place merging and unmerging drifts in bfloat16.  Does not import peft, which
+the environment of vLLM lacks.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from peft.tuners.lora import Linear
-from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
-
-from pipeline_lib.policies.adapted_linear import AdaptedLinear
-from pipeline_lib.policies.policy import Policy, PolicyError
-from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from torch import Tensor
 
-    from pipeline_lib.settings.policy import LoraAdapter
+    from pipeline_lib.policies.policy import Policy
 
 
 ADAPTER = "default"
 _FINGERPRINT_VALUES = 512
 
 
-def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -> PeftModel:
-    """Return a model with a new adapter on ``base``, whose weights are shared and frozen, not copied.
-
-    Args:
-        base: a plain model; its parameters are frozen, and it is not changed otherwise.
-        settings: rank, scale and targets.
-        name: the policy's name; with ``seed`` it determines the adapter's first weights.
-        seed: training seed.
-
-    Raises:
-        PolicyError: a target is not a linear layer of the model, or its weights are tied to the embedding: merging an
-            adapter into these would change the embedding, which training does not; or peft cannot adapt one.
-    """
-    targets = _targets(base, settings)
-    alpha: Any = settings.alpha  # peft declares an int and computes with any number
-    config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=alpha,
-        target_modules=targets,
-        fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.modules()),
-        lora_dropout=0.0,
-        bias="none",
-        task_type="CAUSAL_LM",
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(digest(["adapter", name, seed])[:15], 16))
-        try:
-            model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
-        except ValueError as error:  # peft knows layers of some models (Mamba) that it cannot adapt
-            raise PolicyError(
-                f"policy.adapter.targets: {error}; name other layers, or set policy.adapter.kind=none"
-            ) from error
-    assert isinstance(model, PeftModel)
-    # peft chooses the class of an adapted layer itself; weights and names stay those that it made.
-    for module in model.modules():
-        if type(module) is Linear and isinstance(module.get_base_layer(), nn.Linear):
-            module.__class__ = AdaptedLinear
-    return model
-
-
-def _targets(base: PreTrainedModel, settings: LoraAdapter) -> list[str]:
-    """Return the last parts of the names of the layers that get an adapter."""
-    embedding, head = base.get_input_embeddings().weight, base.get_output_embeddings()
-    linear = {
-        path.rpartition(".")[2]: module is head
-        for path, module in base.named_modules()
-        if isinstance(module, nn.Linear | Conv1D)
-        and module.weight is not embedding
-        and not type(module).__name__.endswith("Router")  # of Llama 4 and Phi-3.5-MoE: it returns several tensors
-    }
-    if settings.targets == "all-linear":
-        if found := [name for name, is_head in linear.items() if not is_head]:
-            return found
-        raise PolicyError(
-            f"policy.adapter: {type(base).__name__} has no linear layers for adapters; set policy.adapter.kind=none"
-        )
-    if unknown := [target for target in settings.targets if target not in linear]:
-        raise PolicyError(
-            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r} of its own; "
-            f"it has {', '.join(sorted(linear))}"
-        )
-    return list(settings.targets)
-
-
 def is_adapted(policy: Policy) -> bool:
     """Return whether the policy has an adapter."""
-    return isinstance(policy.model, PeftModel)
+    return hasattr(policy.model, "get_base_model")  # of peft
 
 
 def merged_state(policy: Policy) -> dict[str, Tensor]:
@@ -116,7 +42,7 @@ def merged_state(policy: Policy) -> dict[str, Tensor]:
     }
     with torch.no_grad():
         for path, module in plain.named_modules():
-            if isinstance(module, Linear):
+            if hasattr(module, "get_delta_weight"):  # a layer of peft
                 weight = state[f"{path}.weight"]
                 delta = module.get_delta_weight(ADAPTER)  # [out, in]
                 state[f"{path}.weight"] = (weight.float() + delta.float()).to(weight.dtype)
@@ -142,22 +68,13 @@ def base_fingerprint(policy: Policy) -> str:
     return sha.hexdigest()
 
 
-def _twin(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of the module tree that holds the very same parameters and buffers."""
-    shared = [*model.parameters(), *model.buffers()]
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
-
-
 def plain_model(policy: Policy) -> Any:
     """Return the policy's model without its adapter wrapper."""
     model: Any = policy.model
-    return model.get_base_model() if hasattr(model, "peft_config") else model
+    return model.get_base_model() if is_adapted(policy) else model
 
 
 def plain_state(policy: Policy) -> Mapping[str, Tensor]:
     """Return the weights of the plain model, adapters merged out of place (the policy's own stay untouched)."""
-    model: Any = policy.model
-    if not hasattr(model, "peft_config"):
-        state: Mapping[str, Tensor] = model.state_dict()
-        return state
-    return merged_state(policy)
+    state: Mapping[str, Tensor] = merged_state(policy) if is_adapted(policy) else policy.model.state_dict()
+    return state

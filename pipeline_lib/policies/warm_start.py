@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
 from pipeline_lib.policies.computing import compute_type, faster_type, right_threads
 from pipeline_lib.policies.embedded import make_model, single_core_numerics, train_tokenizer
 from pipeline_lib.policies.imitation import OnStep, Progress, encode, imitate
-from pipeline_lib.policies.lora import attach, merged_state
+from pipeline_lib.policies.lora import merged_state
 from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.policies.pretrained import (

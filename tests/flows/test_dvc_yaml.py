@@ -46,7 +46,7 @@ def test_the_programs_of_the_sandbox_count_where_programs_are_judged():
     for stage in ("audit", "train", "sweep", "test"):
         code = set(identity_of(stage)["code"])
         assert {f"pipeline_lib.sandbox.inside.{name}" for name in inside} <= code
-        assert {f"pipeline_lib.sandbox.{name}" for name in ("judge", "runner", "proxy", "time_limits", "slots")} <= code
+        assert {f"pipeline_lib.sandbox.{name}" for name in ("judge", "runner", "proxy", "time_limits", "local")} <= code
     assert not any("sandbox" in module for module in identity_of("verdict")["code"])
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import pipeline_lib.assembly.training  # noqa: F401  (what a stage loads)
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.imitation import imitate
-from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.model_config import NAMED
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.settings import Params

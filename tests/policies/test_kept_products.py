@@ -7,8 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pipeline_lib.policies import adapted_linear
-from pipeline_lib.policies.adapted_linear import KeptProducts
-from pipeline_lib.policies.lora import attach
+from pipeline_lib.policies.adapted_linear import KeptProducts, attach
 from pipeline_lib.settings.policy import LoraAdapter
 from tests.training.test_logprobs import SIZE
 

@@ -10,9 +10,9 @@ from peft.tuners.lora import Linear
 from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
-from pipeline_lib.policies.adapted_linear import AdaptedLinear
+from pipeline_lib.policies.adapted_linear import AdaptedLinear, attach
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.lora import attach, merged_state
+from pipeline_lib.policies.lora import merged_state
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
 from pipeline_lib.settings.policy import EmbeddedPolicy, LoraAdapter
 from tests.policies.conftest import TINY

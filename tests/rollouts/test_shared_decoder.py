@@ -8,7 +8,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
-from pipeline_lib.policies.lora import attach, merged_state, plain_model
+from pipeline_lib.policies.adapted_linear import attach
+from pipeline_lib.policies.lora import merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
 from pipeline_lib.rollouts.kernels import base_kernels

@@ -12,10 +12,10 @@ import numpy as np
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
 
 import pipeline_lib.assembly.training  # noqa: F401  (what a stage loads)
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.computing import cpu_numerics, is_large
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.embedded import make_config as embedded_config
-from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.model_config import NAMED
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Sampling

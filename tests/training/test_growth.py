@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pipeline_lib.memory import SMALL_MODEL
-from pipeline_lib.policies.lora import attach
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
