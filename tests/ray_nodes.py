@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -15,8 +16,11 @@ def two_nodes() -> Iterator[tuple[Any, Callable[[], Any]]]:
     """
     os.environ |= {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     import ray
+    from ray._common.utils import get_default_ray_temp_dir
     from ray.cluster_utils import Cluster
 
+    # The head writes its address there, and does not make the folder.
+    Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         head = tempfile.TemporaryDirectory(
             prefix="ray-", ignore_cleanup_errors=True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -253,3 +253,18 @@ def test_the_number_of_actions_of_the_default_run_is_computed_right() -> None:
 def test_a_figure_that_is_not_in_a_file_is_found() -> None:
     text = passage("studies.md", "### KL penalty")
     assert missing(text.replace("85.2 %", "85.7 %"), ["docs/studies/kl.json"]) == ["85.7"]
+
+
+def test_the_sweep_of_qwen_on_a_cpu_is_as_the_page_says() -> None:
+    found = json.loads((ROOT / "benchmarks/results/coding-qwen-cpu-sweep.json").read_text())
+    page = " ".join((ROOT / "docs/real-models.md").read_text().split())
+    first, second = (found["seeds"][seed]["sweep"] for seed in ("0", "1"))
+    assert first["0"] == second["0"], "the base is the same"
+    passed = [100 * sweep["tests_passed"] for sweep in (first["0"], first["16"], second["16"])]
+    defined = [100 * sweep["structure"] for sweep in (first["0"], first["16"], second["16"])]
+    assert "rose from {:.1f} % to {:.1f} and {:.1f} %".format(*passed) in page
+    assert "from {:.0f} % to {:.0f} and {:.0f} %".format(*defined) in page
+    assert (found["problems"], found["samples"], len(found["seeds"]["0"]["training"])) == (20, 2, 16)
+    steps = [row for seed in found["seeds"].values() for row in seed["training"]]
+    assert 90 < median(row["time/step_s"] for row in steps) < 130
+    assert max(row["memory/resident_mb"] for row in steps) == pytest.approx(4300, abs=50)
