@@ -8,7 +8,7 @@ symposium export team/ --form merged                # LoRA adapters become part 
 import argparse
 from pathlib import Path
 
-from pipeline_lib.evaluation.selected import selected_checkpoint
+from pipeline_lib.project import selected_checkpoint
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoint_folders import step_folder
 from tasks.experiment.arms import TEAM, trained_folder

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.assembly.players import opened
 from pipeline_lib.assembly.teams import Setup
-from pipeline_lib.evaluation.selected import selected_checkpoint
-from pipeline_lib.project import BASE, PROBLEMS, TRAINED
+from pipeline_lib.project import BASE, PROBLEMS, TRAINED, selected_checkpoint
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.settings import load_params
 from pipeline_lib.tracking.tracker import find_champion

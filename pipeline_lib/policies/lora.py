@@ -55,10 +55,8 @@ def base_fingerprint(policy: Policy) -> str:
     It covers every weight's name and shape and about 512 evenly spaced values of each, so it is fast for large models;
     it does not distinguish bases that differ only in other values.
     """
-    model: Any = policy.model
-    plain = model.get_base_model() if is_adapted(policy) else model
     sha = hashlib.sha256()
-    for key, value in sorted(plain.state_dict().items()):
+    for key, value in sorted(plain_model(policy).state_dict().items()):
         if ".lora_" in key:
             continue
         flat = value.detach().reshape(-1)

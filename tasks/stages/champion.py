@@ -1,7 +1,7 @@
 """The selected team in MLflow: tagged when it is selected, and champion if its test result allows it."""
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.selected import selected_checkpoint
+from pipeline_lib.project import selected_checkpoint
 from pipeline_lib.tracking import Checkpoint, Contender
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.project import NotSelectedError, selected_checkpoint
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking.tracker import NoChampionError, find_champion
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder

@@ -89,7 +89,7 @@ BESIDE_PLAYING = {
     "flows", "flows.sweep", "flows.test", "tasks.stages.champion",
     "tasks.experiment.left_out", "tasks.experiment.arms", "tasks.experiment.episode_files",
     "tasks.looks", "tasks.looks.looking",
-    "tasks.looks.records", "pipeline_lib.evaluation.selected", "pipeline_lib.evaluation.clusters",
+    "tasks.looks.records", "pipeline_lib.project", "pipeline_lib.evaluation.clusters",
     "pipeline_lib.evaluation.looks", "pipeline_lib.evaluation.episodes", "pipeline_lib.evaluation.plan",
     "pipeline_lib.evaluation.results", "pipeline_lib.evaluation.table", "pipeline_lib.environment_api.metrics",
 }  # fmt: skip

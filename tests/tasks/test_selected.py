@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.project import RESULTS
+from pipeline_lib.project import RESULTS, NotSelectedError, selected_checkpoint
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, VerdictSettings
 from pipeline_lib.training.checkpoint_folders import step_folder
