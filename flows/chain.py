@@ -30,6 +30,7 @@ from tasks.identity.run import NOTE, told
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.flow_runs import mark_crashed, tagged
 from tasks.runtime.progress import Progress, duration, shared_console
+from tasks.runtime.stage import shown
 from tasks.runtime.tracked_run import record_results, run_in_mlflow, tracked_run
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import prefect_at
@@ -137,7 +138,7 @@ def show_verdict(project: Path, page: str, tracked: str) -> None:
     """Show the project's verdict on the flow run, with the run's note and links to the ``page`` and to MLflow."""
     result = read_json(project / RESULTS / "verdict.json")
     parts = [os.environ.get(NOTE), in_markdown(result), f"The report: {page}", tracked]
-    create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")
+    shown(lambda: create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict"))
 
 
 @contextlib.contextmanager

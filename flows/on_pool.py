@@ -18,7 +18,7 @@ from prefect.runner.storage import GitRepository
 from prefect.states import Cancelling
 
 from flows.deployments import DESCRIPTIONS, asked_with, experiment
-from flows.worker import MOST_STARTS, patience, require_server, starts
+from flows.worker import MOST_STARTS, RELEASED_S, Patience, require_server, starts
 from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
 from tasks.chain.workspaces import git, uncommitted
@@ -83,10 +83,10 @@ def _watched(run: UUID) -> str:
     """Print the messages of a run until it has ended, and return its name."""
     seen: set[UUID] = set()
     stages: dict[UUID | None, str] = {None: ""}
-    quiet, waiting = 0, ""
+    quiet, waiting, state, patience = 0, "", None, Patience()
     with get_client(sync_client=True) as client:
         while True:
-            with patience():
+            with patience:
                 now = client.read_flow_run(run)
                 newest = client.read_logs(
                     LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])),
@@ -101,13 +101,13 @@ def _watched(run: UUID) -> str:
                         stages[task] = client.read_task_run(task).name
                     if not is_housekeeping(entry.message):
                         print(f"{entry.timestamp:%H:%M:%S}  {stages[task]:<14}  {entry.message}", flush=True)
-                quiet = 0 if logs else quiet + 1
-                if quiet > _LAST_WORDS_S / _LOOK_S and _is_over(client, now):
+                quiet = 0 if logs or now.state != state else quiet + 1
+                state, last_words_s = now.state, _last_words_s(client, now)
+                if last_words_s is not None and quiet > last_words_s / _LOOK_S:
                     break
-                if (said := _waits_for(now)) != waiting:
+                if (said := "" if last_words_s else _waits_for(now)) != waiting:
                     print(waiting := said, end="\n" if said else "", flush=True)
             time.sleep(_LOOK_S)
-    state = now.state
     assert state is not None
     if not state.is_completed():
         where = "; what its process said last is in the terminal of its worker" if state.is_crashed() else ""
@@ -117,19 +117,23 @@ def _watched(run: UUID) -> str:
     return now.name
 
 
-def _is_over(client: SyncPrefectClient, run: FlowRun) -> bool:
+def _last_words_s(client: SyncPrefectClient, run: FlowRun) -> float | None:
+    """Return the seconds without news after which a run is over; None if it goes on, or will be started again."""
     state = run.state
     if state is None or not state.is_final():
-        return False
+        return None
     if not state.is_crashed():
-        return True
-    return starts(run, (each.type for each in client.read_flow_run_states(run.id))) >= MOST_STARTS  # else: once more
+        return _LAST_WORDS_S
+    begun = starts(client.read_flow_run_states(run.id))
+    return RELEASED_S if begun >= MOST_STARTS else None  # until then a worker may say that it lives
 
 
 def _waits_for(run: FlowRun) -> str:
     state = run.state
     if state is not None and state.is_crashed():
-        return f"it crashed ({state.message or 'no message'}); waiting for a worker that starts it again"
+        return (
+            f"it crashed ({state.message or 'no message'}); waiting for a worker that finds it alive or starts it again"
+        )
     if state is not None and state.is_scheduled():
         return "waiting for a worker that is free"
     return ""

@@ -14,9 +14,11 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -27,14 +29,14 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectAlreadyExists
-from prefect.states import Scheduled
+from prefect.states import Scheduled, State
 
 from tasks.chain.sharing import prepare_remote
-from tasks.runtime.arguments import program_parser, whole
+from tasks.runtime.arguments import ArgumentError, program_parser, whole
 from tasks.runtime.exit_status import explained, server_is_gone, sigterm_interrupts
-from tasks.runtime.flow_runs import heartbeat_automation, mark_alive, mark_crashed
+from tasks.runtime.flow_runs import end_process, heartbeat_automation, lives_here, mark_alive, mark_crashed
 from tasks.services.process_environment import child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, require
@@ -42,10 +44,11 @@ from tasks.services.servers import ServerError, require
 MOST_STARTS = 4
 """How often a run is started: once, and three times more if it crashes."""
 _LOOK_S = 5.0
+_PATIENT_LOOKS = 4
 _QUEUE = "default"  # every pool of Prefect has it
 #: A worker ends itself if a run comes back to it that it still holds; it looks ten seconds ahead, and another worker's
 #: `mark_alive` has until then.
-_RELEASED_S = 30.0
+RELEASED_S = 30.0
 #: The server, or its database, may be away for a minute.
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "12"}
 
@@ -76,25 +79,51 @@ def start_crashed_again(pool: str) -> list[str]:
     crashed = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])))
     again = []
     with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(
-            flow_run_filter=crashed, work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
-        ):
-            types = [state.type for state in client.read_flow_run_states(run.id)]
-            begun = starts(run, types)
-            if begun < MOST_STARTS and not {*types} & {StateType.CANCELLING, StateType.CANCELLED}:
+        for run in client.read_flow_runs(flow_run_filter=crashed, work_pool_filter=_of(pool)):
+            states = client.read_flow_run_states(run.id)
+            begun, types = starts(states), {state.type for state in states}
+            if lives_here(run) or types & {StateType.CANCELLING, StateType.CANCELLED}:
+                continue
+            if begun < MOST_STARTS:
                 message = f"it crashed, and is started again ({begun} of {MOST_STARTS - 1})"
-                later = datetime.now(UTC) + timedelta(seconds=_RELEASED_S)
+                later = datetime.now(UTC) + timedelta(seconds=RELEASED_S)
                 client.set_flow_run_state(run.id, Scheduled(message=message, scheduled_time=later), force=True)
                 again.append(run.name)
     return again
 
 
-def starts(run: FlowRun, states: Iterable[StateType]) -> int:
-    """Return how often workers have taken a run, given the types of all its states.
+def end_cancelled(pool: str, looks: Counter[UUID]) -> list[str]:
+    """Send SIGTERM to runs of the pool on this machine that are still to be cancelled at the fourth look; return names.
 
-    Prefect counts only those that got as far as its code (``run_count``), for which a worker may have no permission.
+    Prefect's worker does it at once, but looks no longer if its server has been away for half a minute.
+
+    Args:
+        pool: whose runs.
+        looks: how often each run has been seen so; counted here.
     """
-    return max(run.run_count, sum(state == StateType.PENDING for state in states))
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])))
+    ended_here = []
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=wanted, work_pool_filter=_of(pool)):
+            looks[run.id] += 1
+            if looks[run.id] == _PATIENT_LOOKS and lives_here(run):
+                end_process(run)
+                ended_here.append(run.name)
+    return ended_here
+
+
+def starts(states: Iterable[State]) -> int:
+    """Return how often workers have taken a run, given all its states.
+
+    Prefect's own count (``run_count``) leaves out starts that did not get as far as the run's code, for which a worker
+    may have no permission, and takes each `mark_alive` for one.  Each start is "Pending", and mostly "Submitting" then,
+    which is a state of the same type.
+    """
+    return sum(state.name == "Pending" for state in states)
+
+
+def _of(pool: str) -> WorkPoolFilter:
+    return WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
 
 
 def require_server() -> None:
@@ -107,22 +136,30 @@ def require_server() -> None:
     require(url)
 
 
-@contextlib.contextmanager
-def patience() -> Iterator[None]:
-    """Let a ``with`` block end early, with a message, while the server does not answer; to be tried again."""
-    try:
-        yield
-    except Exception as error:
-        if not server_is_gone(error):
-            raise
-        print("the Prefect server does not answer; tried again every few seconds", flush=True)
+class Patience:
+    """Lets ``with`` blocks end early while the Prefect server does not answer, to be tried again; says so once."""
+
+    def __init__(self) -> None:
+        self._is_away = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        is_away = error is not None and server_is_gone(error)
+        if is_away and not self._is_away:
+            print("the Prefect server does not answer; tried again every few seconds", flush=True)
+        elif error is None and self._is_away:
+            print("the Prefect server answers again", flush=True)
+        self._is_away = is_away
+        return is_away
 
 
 def join_pool(pool: str) -> str:
     """Return the type of the pool, made if there is none, whose server is to notice runs that crash; wait for it."""
-    kind = ""
+    kind, patience = "", Patience()
     while not kind:
-        with patience():
+        with patience:
             with get_client(sync_client=True) as client:
                 with contextlib.suppress(ObjectAlreadyExists):
                     client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
@@ -138,15 +175,21 @@ def main() -> None:
     """Work until Ctrl-C (status 130), or until the worker ends or cannot start (message, status 1)."""
     with explained(), sigterm_interrupts():
         given = parser().parse_args()
+        if given.pool.lower().startswith("prefect"):
+            raise ArgumentError(f"Prefect keeps names like {given.pool} for itself; name the pool otherwise")
         require_server()
         prepare_remote(Path.cwd())
         command = worker_command(given, join_pool(given.pool))
         process = start(command, child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno())
+        patience, looks = Patience(), Counter[UUID]()
         try:
             while process.poll() is None:
-                with patience():
-                    mark_alive()
+                with patience:
+                    for name in mark_alive():
+                        print(f"{name} works here, and counts no longer as crashed", flush=True)
                     mark_crashed()
+                    for name in end_cancelled(given.pool, looks):
+                        print(f"{name} is to be cancelled, and is ended", flush=True)
                     for name in start_crashed_again(given.pool):
                         print(f"{name} crashed and is scheduled again", flush=True)
                 time.sleep(_LOOK_S)

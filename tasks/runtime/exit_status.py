@@ -29,7 +29,9 @@ _GONE = (
     "the Prefect server of this run does not answer any more, as after a kill; run the same command again to continue"
 )
 _FAULT_OF_SERVER = 500
+_AWAY = "the Prefect server does not answer; the work goes on, and its pages will lack some of what happens meanwhile"
 _logged: list[BaseException] = []
+_logged_once: set[str] = set()
 
 
 class Terminated(KeyboardInterrupt):
@@ -137,13 +139,17 @@ def was_interrupted(error: BaseException) -> bool:
 def explain_in_logs() -> None:
     """Keep tracebacks of explained errors out of Prefect's logs, and interruptions, which the program explains.
 
-    What the server of Prefect does not store, as on a full disk, is not reported line by line either.
+    What the server of Prefect does not store, as on a full disk, is not reported line by line either, and that it is
+    away is said once.
     """
     logging.raiseExceptions = False
-    for name in ("prefect.flow_runs", "prefect.task_runs"):
-        logger = logging.getLogger(name)
-        if _unexplained not in logger.filters:
-            logger.addFilter(_unexplained)
+    for wanted, names in (
+        (_unexplained, ("prefect.flow_runs", "prefect.task_runs")),
+        (_not_of_events, ("prefect.events.clients", "prefect._internal.concurrency")),
+    ):
+        for name in names:
+            if wanted not in (logger := logging.getLogger(name)).filters:
+                logger.addFilter(wanted)
 
 
 def _unexplained(record: logging.LogRecord) -> bool:
@@ -155,3 +161,13 @@ def _unexplained(record: logging.LogRecord) -> bool:
         else:
             _logged.append(record.exc_info[1])
     return True
+
+
+def _not_of_events(record: logging.LogRecord) -> bool:
+    """Leave out what Prefect says, several times a minute, of events that a server that is away does not get."""
+    text = record.getMessage()
+    if text.startswith("Unable to connect to") and _AWAY not in _logged_once:
+        _logged_once.add(_AWAY)
+        record.msg, record.args = _AWAY, ()
+        return True
+    return not text.startswith(("Unable to connect to", "Service 'EventsWorker' failed to process item"))

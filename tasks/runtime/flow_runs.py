@@ -10,6 +10,7 @@ A server that is away misses heartbeats, and marks runs that are alive; `mark_al
 """
 
 import os
+import signal
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -76,6 +77,7 @@ def untagged() -> AbstractContextManager[Any]:
 AUTOMATION = "crashed-runs"
 WITHIN_S = 50.0
 """Seconds without a heartbeat; they come each 30 s, and on a busy machine not on the second."""
+_SILENT = "no heartbeat: its process is gone, very slow, or cut off from the server"
 _LIVE = [StateType.RUNNING, StateType.CANCELLING]
 _TAKEN_FOR_LOST = [StateType.CRASHED, StateType.SCHEDULED]
 
@@ -86,10 +88,20 @@ def mark_alive() -> list[str]:
     marked = []
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.START_TIME_DESC):  # the newest ones
-            if is_alive(_process(run)):
+            if lives_here(run):
                 client.set_flow_run_state(run.id, Running(message="a heartbeat was missed; it is alive"), force=True)
                 marked.append(run.name)
     return marked
+
+
+def lives_here(run: FlowRun) -> bool:
+    """Return whether the process of a run is known to work, on this machine."""
+    return is_alive(_process(run))
+
+
+def end_process(run: FlowRun) -> None:
+    """Ask the process of a run that lives here to end, by SIGTERM."""
+    os.kill(int(_process(run).rsplit(":", 2)[1]), signal.SIGTERM)
 
 
 def mark_crashed() -> list[str]:
@@ -132,7 +144,7 @@ def heartbeat_automation() -> None:
             threshold=1,
             within=timedelta(seconds=WITHIN_S),
         ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no heartbeat: its process is gone")],
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message=_SILENT)],
     )
     with get_client(sync_client=True) as client:
         for earlier in client.read_automations_by_name(AUTOMATION):

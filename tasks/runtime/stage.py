@@ -11,6 +11,7 @@ empty files (`unless_left_out`), and like every other one from what it made them
 
 import contextlib
 import logging
+import os
 import re
 import sys
 import time
@@ -36,12 +37,12 @@ from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, settings_of, whole, work_digest
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
-from tasks.runtime.flow_runs import run_as_subflow, tagged
+from tasks.runtime.flow_runs import PARENT_TASK, run_as_subflow, tagged
 from tasks.runtime.progress import Progress
 from tasks.runtime.tracked_run import dvc_process, owner, run_in_mlflow
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places
-from tasks.services.servers import prefect_at, prefect_server
+from tasks.services.servers import prefect_at, prefect_server, wait_until_back
 
 log = logging.getLogger("symposium.stage")
 
@@ -76,7 +77,7 @@ class StageRun:
 
     def markdown(self, key: str, text: str) -> None:
         """Show a text in the Prefect UI."""
-        _shown(lambda: create_markdown_artifact(text, key=artifact_key(self.key, key)))
+        shown(lambda: create_markdown_artifact(text, key=artifact_key(self.key, key)))
 
 
 @contextlib.contextmanager
@@ -208,11 +209,14 @@ def _identity(params: Params, seed: int | None) -> str:
 def connected_prefect() -> Iterator[None]:
     """Provide a Prefect server while the block runs: the one in ``PREFECT_API_URL``, else a new one.
 
-    Servers of stages start one at a time, because several that create the same database at once fail.
+    Servers of stages start one at a time, because several that create the same database at once fail.  A whole run has
+    begun on a server that answered, so its stages wait for one that is away.
 
     Raises:
         ServerError: the server in ``PREFECT_API_URL`` does not answer.
     """
+    if PARENT_TASK in os.environ and (given := os.environ.get("PREFECT_API_URL")):
+        wait_until_back(given)
     with contextlib.ExitStack() as stack:
         with locked(places().prefect / "start.lock"):
             url = stack.enter_context(prefect_server())
@@ -227,16 +231,16 @@ def artifact_key(*parts: str) -> str:
 
 def _warn_missing(missing: Sequence[str]) -> None:
     """Log on the stage's flow run which data MLflow has rejected."""
-    _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
+    shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
     """Show a table in the Prefect UI."""
     content = [dict(row) for row in rows]
-    _shown(lambda: create_table_artifact(content, key=key, description=description))
+    shown(lambda: create_table_artifact(content, key=key, description=description))
 
 
-def _shown(show: Any) -> None:
+def shown(show: Callable[[], object]) -> None:
     """Call a function that creates an artifact in the Prefect UI; its failure must not fail the stage."""
     try:
         show()

@@ -8,6 +8,7 @@ servers goes to files in ``.symposium/logs``.
 import base64
 import contextlib
 import json
+import logging
 import os
 import shutil
 import socket
@@ -32,6 +33,8 @@ from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import answers, child_environment, places
 from tasks.services.processes import ended, family, start, stop
 
+log = logging.getLogger("symposium.stage")
+
 HOST = "127.0.0.1"
 PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
 #: Environment variable with the key that the page asks for; who has none gets one that is drawn.
@@ -39,6 +42,7 @@ PAGE_KEY = "SYMPOSIUM_PAGE_KEY"
 UI_URL = "PREFECT_UI_URL"
 _PASSWORD = "PREFECT_API_AUTH_STRING"
 START_S = 300.0
+_LOOK_S = 5.0
 _FULL_BYTES = 4 << 20  # less than Prefect's database needs
 
 # What looks after schedules, workers and automations several times a minute; a server of one chain has none.
@@ -217,6 +221,18 @@ def require(api_url: str) -> None:
         raise ServerError(f"the Prefect server at {api_url} {said} {_PASSWORD}=user:password")
     if code != 200:
         raise ServerError(f"the Prefect server at {api_url} does not answer ({code or 'no connection'})")
+
+
+def wait_until_back(api_url: str) -> None:
+    """Wait for a Prefect server that is away, and say so; not for this run's own, which nobody starts again."""
+    if os.environ.get(UI_URL) == "":
+        return
+    is_told = False
+    while not answers(api_url.removesuffix("/api"), "prefect", timeout_s=10.0):
+        if not is_told:
+            log.warning("the Prefect server at %s does not answer; waiting for it", api_url)
+        is_told = True
+        time.sleep(_LOOK_S)
 
 
 def refused(tracking: str) -> str:

@@ -1,5 +1,6 @@
 """What `symposium run --on` sends to workers: a commit that they can get from git's origin."""
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +16,7 @@ from flows.worker import worker_command
 from tasks.chain.graph import ChainError
 from tasks.looks.records import LOOKS, PLANS, record
 from tasks.services.servers import ServerError
-from tests.flows.project import call
+from tests.flows.project import ROOT, call
 from tests.flows.toy_project import commit
 
 
@@ -67,7 +68,15 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
         client.create_work_pool(WorkPoolCreate(name="containers", type="docker"))
         command = worker_command(worker.parser().parse_args(["containers"]), worker.join_pool("containers"))
         assert command[command.index("--type") + 1] == "docker", "else Prefect's worker refuses the pool"
-    assert len(asked) == 4 and capsys.readouterr().out.count("the Prefect server does not answer") == 2
+    told = capsys.readouterr().out
+    assert len(asked) == 4 and told.count("the Prefect server does not answer") == 1, told
+    assert told.count("the Prefect server answers again") == 1, told
+
+
+def test_a_name_that_prefect_keeps_for_itself_is_refused_in_words(tmp_path: Path) -> None:
+    assert "Prefect keeps names like Prefect-lab for itself" in call(
+        tmp_path, sys.executable, "-m", "flows.worker", "Prefect-lab", status=2, PYTHONPATH=str(ROOT)
+    )
 
 
 def test_a_worker_with_other_libraries_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """How a program ends that fails."""
 
 import errno
+import logging
 import os
 import signal
 
@@ -10,7 +11,14 @@ from prefect.exceptions import PrefectException
 from safetensors import SafetensorError
 
 from pipeline_lib.storage import CorruptFileError
-from tasks.runtime.exit_status import Terminated, explained, explanation, is_explained, sigterm_interrupts
+from tasks.runtime.exit_status import (
+    Terminated,
+    explain_in_logs,
+    explained,
+    explanation,
+    is_explained,
+    sigterm_interrupts,
+)
 
 
 def test_a_full_disk_needs_no_traceback_whoever_reports_it():
@@ -83,3 +91,16 @@ def test_a_crash_that_nobody_expected_has_its_traceback_once(capsys: pytest.Capt
         raise Odd("a defect")
     told = capsys.readouterr().err
     assert ended.value.code == 1 and told.count("Traceback") == 1 and told.endswith("Odd: a defect\n")
+
+
+def test_that_prefects_server_is_away_is_said_once(caplog: pytest.LogCaptureFixture):
+    """A training said it every half minute, each time with all tags of its run."""
+    explain_in_logs()
+    for _ in range(3):
+        logging.getLogger("prefect.events.clients").warning("Unable to connect to %r. Reason: %s", "ws://lab", "none")
+        logging.getLogger("prefect._internal.concurrency").error(
+            "Service %r failed to process item %r", "EventsWorker", "Event()"
+        )
+    logging.getLogger("prefect.events.clients").warning("something else")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [told[0], "something else"] and told[0].startswith("the Prefect server does not answer; ")

@@ -1,12 +1,19 @@
 """A stage from outside: exit status, messages, MLflow run, Prefect run and artifacts, on real servers."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 from mlflow import MlflowClient
@@ -16,7 +23,9 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
 from pipeline_lib.tracking import Tracker
+from tasks.runtime.flow_runs import PARENT_TASK
 from tasks.runtime.stage import artifact_key
+from tasks.services.servers import UI_URL, any_port
 from tasks.services.stage_proxy import ADDRESS
 from tests.flows.project import BEGAN_WITH
 from tests.flows.toy_project import still_there, wait_for
@@ -224,6 +233,53 @@ def test_a_prefect_server_that_is_down_is_named(project: Project) -> None:
     assert status == 1
     assert "error: the Prefect server at http://127.0.0.1:9/api does not answer" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.drawn("a stage and the servers", "tasks", count=3)
+def test_a_server_that_is_away_when_a_stage_of_a_run_begins_is_waited_for(project: Project, prefect: str) -> None:
+    """A run of hours on a worker failed if its server was away while one stage ended and the next one began."""
+    address, away = urlsplit(prefect), f"http://127.0.0.1:{any_port()}"
+    run = {PARENT_TASK: str(uuid4()), "PREFECT_API_URL": f"{away}/api"}
+    status, said = project.run("work", **run, **{UI_URL: ""})
+    assert status == 1 and "does not answer; start it" in said, "its own server, which nobody starts again"
+    process = project.start("work", **run, **{UI_URL: prefect})
+    assert process.stdout is not None
+    while "does not answer; waiting for it" not in (line := process.stdout.readline()):
+        assert line, "it did not wait"
+    with forwarding(urlsplit(away).port or 0, address.port or 0):
+        said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    state = project.flow_run().state
+    assert state is not None and state.is_completed()
+
+
+@contextlib.contextmanager
+def forwarding(port: int, to: int) -> Iterator[None]:
+    """Let the server at one port of this machine answer at another one, too."""
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", to)) as server:
+                back = threading.Thread(target=pump, args=(server, self.request), daemon=True)
+                back.start()
+                pump(self.request, server)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", port), Handler) as forwarder:
+        forwarder.daemon_threads = True
+        forwarder.block_on_close = False
+        threading.Thread(target=forwarder.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield
+        finally:
+            forwarder.shutdown()
 
 
 @pytest.mark.drawn("a stage and the servers", "tasks", count=3)
