@@ -18,6 +18,7 @@ from rich.console import Console
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.storage import read_json
+from pipeline_lib.tracking.tracker import send_waiting
 from tasks.chain.graph import chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.sharing import send_experiment, sharing
@@ -33,9 +34,11 @@ from tasks.runtime.progress import Progress, duration, shared_console
 from tasks.runtime.stage import shown
 from tasks.runtime.tracked_run import record_results, run_in_mlflow, tracked_run
 from tasks.services.preloaded import preloaded
+from tasks.services.process_environment import places
 from tasks.services.servers import prefect_at
 
 PAGE = REPORT / "index.html"
+_MLFLOW_S = 900.0
 
 
 @contextlib.contextmanager
@@ -110,7 +113,22 @@ def in_workspace(
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
         if share and (sent := send_experiment(project, name)) != name:
             tracked.tag({"dvc.exp_name": (name := sent)})
+    _send_to_mlflow()
     return commit, name
+
+
+def _send_to_mlflow() -> None:
+    """Wait until MLflow has all of a run in a workspace, with which files go that could not be sent later."""
+    logger = get_run_logger()
+    if not send_waiting(
+        places().tracking,
+        _MLFLOW_S,
+        lambda: logger.warning(
+            "MLflow does not have all of this run, whose results are saved; it is waited for, at most %s",
+            duration(_MLFLOW_S),
+        ),
+    ):
+        logger.warning("MLflow does not answer; the next run here sends it what is left, but for files of this run")
 
 
 def bring_up_to_date(run: ChainRun) -> dict[str, bool]:

@@ -209,6 +209,15 @@ class Journal:
             )
 
 
+def is_left(folder: Path) -> bool:
+    """Return whether the folder has something of a process that has ended."""
+    for path in folder.glob("*.jsonl"):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__

@@ -14,14 +14,14 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.championship import Contender, registered_name
-from pipeline_lib.tracking.journal import Journal, log
+from pipeline_lib.tracking.journal import Journal, is_left, log
 from pipeline_lib.tracking.operations import Operation, RunKey
 from pipeline_lib.tracking.processes import own_process
 from pipeline_lib.tracking.store import tracking_uri
@@ -56,6 +56,32 @@ def open_recorder(uri: str, home: Path) -> Recorder:
     from pipeline_lib.tracking.recorder import Recorder
 
     return Recorder(uri, home)
+
+
+def send_waiting(home: Path, longest_s: float, say: Callable[[], object]) -> bool:
+    """Send what processes that have ended could not send; return whether all of it was sent.
+
+    Args:
+        home: as for `Tracker`.
+        longest_s: seconds to wait for a server that does not answer.
+        say: called once if there is something to send.
+    """
+    folder, end = _waiting(home), time.monotonic() + longest_s
+    if not is_left(folder):
+        return True
+    say()
+    while is_left(folder) and time.monotonic() < end:
+        journal = Journal(lambda: open_recorder(tracking_uri(home), home), folder)
+        while journal.recorder is None and time.monotonic() < end:
+            time.sleep(0.2)
+        journal.close(60.0)
+    return not is_left(folder)
+
+
+def _waiting(home: Path, uri: str | None = None) -> Path:
+    """Return the folder of unsent data for a destination; it must not be sent to another."""
+    address = uri or os.environ.get("MLFLOW_TRACKING_URI") or "project"
+    return home.absolute() / "waiting" / digest(address)[:12]
 
 
 class NoChampionError(ValueError):
@@ -123,7 +149,7 @@ class Tracker:
         self._uri = uri
         self._home = home.absolute()
         self._process = process or own_process()
-        self._journal = Journal(self._connect, self._waiting(), interval_s=interval_s)
+        self._journal = Journal(self._connect, _waiting(home, uri), interval_s=interval_s)
         settings = flat(params or {})
         self.whole = TrackedRun(self._journal, RunKey(experiment, run, digest(settings)[:16], "", run), self._process)
         above = RunKey(experiment, study, digest({})[:16], "", study) if study else None
@@ -177,11 +203,6 @@ class Tracker:
     def rejected(self) -> list[str]:
         """Return the operations that the server has rejected, and why; complete after `close` has returned."""
         return list(self._journal.rejected)
-
-    def _waiting(self) -> Path:
-        """Return the folder of unsent data for this destination; it must not be sent to another."""
-        address = self._uri or os.environ.get("MLFLOW_TRACKING_URI") or "project"
-        return self._home / "waiting" / digest(address)[:12]
 
     def _connect(self) -> Any:
         return open_recorder(self._uri or tracking_uri(self._home), self._home)

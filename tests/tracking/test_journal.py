@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline_lib.tracking import Checkpoint, Tracker
+from pipeline_lib.tracking import Checkpoint, Tracker, journal, tracker
 from pipeline_lib.tracking.operations import Operation, RunKey, merged
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tests.tracking.conftest import Reader
@@ -132,6 +133,29 @@ def test_what_a_process_could_not_send_is_sent_by_the_next_one(home: Path, reade
     assert set(reader.statuses().values()) == {"FINISHED"}
     for run in reader.runs().values():
         assert 0 <= run.info.end_time - run.info.start_time < 10_000, "it would seem to last until it was sent"
+
+
+def test_who_has_time_waits_for_the_server_and_sends_what_others_could_not(
+    home: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The report of a run on a worker went with its workspace, and the rest waited there for another run."""
+    said: list[str] = []
+    assert tracker.send_waiting(home, 0.0, lambda: said.append("waits")) and not said, "there is nothing to send"
+    away(home)
+    attempts, connect = [], tracker.open_recorder
+
+    def open_recorder(uri: str, folder: Path) -> Any:
+        attempts.append(uri)
+        if len(attempts) < 3:
+            raise ConnectionError("the database is away")
+        return connect(uri, folder)
+
+    monkeypatch.setattr(tracker, "open_recorder", open_recorder)
+    monkeypatch.setattr(journal, "_RETRY_S", 0.0)
+    assert not tracker.send_waiting(home, 0.0, lambda: said.append("waits")) and said == ["waits"]
+    assert tracker.send_waiting(home, 60.0, lambda: said.append("waits"))
+    assert waiting(home) == [] and set(reader.statuses().values()) == {"FINISHED"}
+    assert caplog.text.count("cannot reach the server") == 1
 
 
 def test_a_run_that_is_sent_by_another_one_ends_as_it_ended(home: Path, reader: Reader) -> None:
