@@ -31,6 +31,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectAlreadyExists
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Scheduled, State
 
 from tasks.chain.sharing import prepare_remote
@@ -137,15 +138,21 @@ def require_server() -> None:
 
 
 class Patience:
-    """Lets ``with`` blocks end early while the Prefect server does not answer, to be tried again; says so once."""
+    """Lets ``with`` blocks end early while the Prefect server does not answer, to be tried again; says so once.
+
+    In them Prefect itself tries twice only: its pauses double, and a worker must be there within `RELEASED_S` of the
+    server.
+    """
 
     def __init__(self) -> None:
         self._is_away = False
+        self._settings = contextlib.ExitStack()
 
     def __enter__(self) -> None:
-        pass
+        self._settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._settings.close()
         is_away = error is not None and server_is_gone(error)
         if is_away and not self._is_away:
             print("the Prefect server does not answer; tried again every few seconds", flush=True)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.settings import temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows import deployments, on_pool, worker
 from flows.worker import worker_command
@@ -57,6 +57,7 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
 
     def heartbeat() -> None:
         asked.append("heartbeat")
+        assert PREFECT_CLIENT_MAX_RETRIES.value() == 1, "its pauses double: the worker would be late, and the run lost"
         if len(asked) < 3:
             raise httpx.ConnectError("All connection attempts failed")
 
