@@ -154,7 +154,7 @@ class Task(ABC):
         settings: Any,
         executor: Callable[[], Any],
     ) -> Sequence[Demonstration]:
-        """Return ``count`` demonstrations of turns after the first and of tools, or none if there are neither.
+        """Return ``count`` demonstrations that depend on settings, as later turns and tools do, or none of these.
 
         Their observations must be those of the environment itself (`Environment.observe`), so that the base reads what
         it will be shown.  It is asked if `has_later_turns` says so.
@@ -170,13 +170,21 @@ class Task(ABC):
         return ()
 
     def has_later_turns(self, params: Any) -> bool:
-        """Return whether the base depends on what agents are told after their first text (`demonstrate_later`).
+        """Return whether the base depends on settings of the environment through `demonstrate_later`.
 
         Args:
             params: all settings.
         """
         shown = type(self).demonstrate_later is not Task.demonstrate_later
         return shown and params.policy.warm_start is not None and getattr(params.environment, "turns", 1) > 1
+
+    def all_follow_settings(self, params: Any) -> bool:
+        """Return whether `demonstrate_later` makes all demonstrations, since first prompts depend on settings, too.
+
+        Args:
+            params: all settings, for which `has_later_turns` holds.
+        """
+        return False
 
     def unreadable(self, params: Any) -> str:
         """Return why a warm start cannot show how to play; empty if it can.

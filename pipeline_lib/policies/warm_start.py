@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -49,8 +49,12 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy as PolicySettings
 
 
-LaterTurns = Callable[["Sequence[Any]", int, float, int], "Sequence[Demonstration]"]
-"""Returns demonstrations of later turns: problems, count, share of mistakes and seed as for `Task.demonstrate`."""
+class LaterTurns(NamedTuple):
+    """Demonstrations that depend on settings."""
+
+    share: float  #: share of all demonstrations, in [0, 1]
+    #: Returns them; problems, count, share of mistakes and seed as for `Task.demonstrate`.
+    demonstrate: Callable[[Sequence[Any], int, float, int], Sequence[Demonstration]]
 
 
 def build_base(
@@ -70,7 +74,7 @@ def build_base(
             a folder ``agents/<name>`` for each agent whose settings make another base.  Beside it the state of an
             unfinished training is kept.
         progress: called with (done, total, text).
-        later: demonstrates later turns (`later_turns`); without it the first turn only.
+        later: demonstrations that depend on settings (`later_turns`).
         on_step: receives the loss of every step of the team's base.
 
     Returns:
@@ -199,16 +203,17 @@ def _trained(
 def _demonstrations(
     environment: Task, problems: Sequence[Any], warm: WarmStart, seed: int, later: LaterTurns | None
 ) -> Sequence[Demonstration]:
-    """Return the demonstrations of the first turn, with those of later turns mixed in if there are any.
+    """Return the demonstrations of the environment, with those that depend on settings mixed in if there are any.
 
     Raises:
         ProblemsError: the environment has none.
     """
     count = warm.steps * warm.batch
-    share = round(count * warm.later_turns)
+    wanted = 0 if later is None else round(count * later.share)
     try:
-        following = later(problems, share, warm.mistakes, seed) if later is not None and share else ()
-        first = environment.demonstrate(problems, count - len(following), warm.mistakes, seed)
+        following = later.demonstrate(problems, wanted, warm.mistakes, seed) if later is not None and wanted else ()
+        missing = count - len(following)
+        first = environment.demonstrate(problems, missing, warm.mistakes, seed) if missing else ()
     except ValueError as error:
         raise ProblemsError(f"policy.warm_start: {error}") from None
     if not following:
@@ -228,9 +233,11 @@ def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase,
 
 
 def later_turns(params: Params) -> LaterTurns | None:
-    """Return the function that demonstrates later turns, or None if there are none to demonstrate."""
-    settings, sandbox = params.environment, params.sandbox
+    """Return the demonstrations that depend on settings, such as those of later turns; None if none do."""
+    settings, sandbox, warm = params.environment, params.sandbox, params.policy.warm_start
     task: Any = find(settings.kind)
-    if not task.has_later_turns(params):
+    if warm is None or not task.has_later_turns(params):
         return None
-    return partial(task.demonstrate_later, settings=settings, executor=lambda: make_executor(sandbox))
+    share = 1.0 if task.all_follow_settings(params) else warm.later_turns
+    shown = partial(task.demonstrate_later, settings=settings, executor=lambda: make_executor(sandbox))
+    return LaterTurns(share, shown)

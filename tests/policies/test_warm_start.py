@@ -19,7 +19,7 @@ from pipeline_lib.policies.base import base_digest, check_base
 from pipeline_lib.policies.embedded import make_model, single_core_numerics, train_tokenizer
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Policy, PolicyError
-from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.policies.warm_start import LaterTurns, build_base
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
@@ -90,11 +90,11 @@ def test_later_turns_are_mixed_in_and_the_rest_are_the_first_ones(
         return [Demonstration("Your code:", f"again {number}") for number in range(count)]
 
     facts = build_base(
-        _changed(warm_start={"steps": 12, "batch": 8, "later_turns": 0.25}),
+        _changed(warm_start={"steps": 12, "batch": 8}),
         problems_folder,
         tmp_path / "a",
         None,
-        later,
+        LaterTurns(0.25, later),
     )
     (drawn,) = encoded
     assert asked == [(40, 24, 0.2, 0)] and facts["demonstrations"] == len(drawn) == 96
@@ -102,7 +102,7 @@ def test_later_turns_are_mixed_in_and_the_rest_are_the_first_ones(
     assert len(places) == 24 and max(places) - min(places) > 60, "mixed"
     first = demonstrate(load_split(problems_folder, "train"), 72, 0.2, 0)
     assert sorted(map(repr, drawn)) == sorted(map(repr, [*first, *later([], 24, 0, 0)]))
-    build_base(TINY, problems_folder, tmp_path / "none", None, lambda *_: [])
+    build_base(TINY, problems_folder, tmp_path / "none", None, LaterTurns(0.5, lambda *_: []))
     assert folder_digest(tmp_path / "none") == folder_digest(base), "an environment may have none"
 
 

@@ -546,10 +546,6 @@ def test_pretrained_models_are_told_generated_problems_in_plain_english_unless_s
     [
         ({"environment": {"kind": "modules"}, "problems": {"kind": "classeval"}}, "of kind classeval"),
         ({"problems": {"kind": "humaneval"}}, "of kind humaneval"),
-        (
-            {"environment": {"kind": "philosophers"}, "train": {"groups": "episodes"}},
-            "have the prompt compact, not default",
-        ),
         ({"environment": {"kind": "tests.environments.test_text_task:Silent"}}, "has no method `example`"),
     ],
 )

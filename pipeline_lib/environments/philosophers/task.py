@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.environments.philosophers.audit import PhilosophersExaminer
+from pipeline_lib.environments.philosophers.demonstrations import demonstrate, demonstrate_in_words
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
-from pipeline_lib.environments.philosophers.scripted import demonstrate
 from pipeline_lib.environments.philosophers.settings import HORIZONS, SEATS, PhilosophersSettings, ScenarioProblems
 
 if TYPE_CHECKING:
-    pass
+    from pipeline_lib.environment_api.task import Demonstration
 
 METRICS = {
     "meals_share": Metric(
@@ -151,6 +151,20 @@ class PhilosophersTask(Task):
                 "use a pretrained policy"
             )
 
-    def unreadable(self, params: Any) -> str:
-        prompt = params.environment.prompt
-        return "" if prompt == "compact" else f"those of the philosophers have the prompt compact, not {prompt}"
+    def demonstrate_later(
+        self,
+        problems: Sequence[Scenario],
+        count: int,
+        mistakes: float,
+        seed: int,
+        settings: PhilosophersSettings,
+        executor: Callable[[], Any],
+    ) -> Sequence[Demonstration]:
+        return demonstrate_in_words(problems, count, mistakes, seed, settings)
+
+    def has_later_turns(self, params: Any) -> bool:
+        prompt = getattr(params.environment, "prompt", "compact")  # identities also ask about settings of another kind
+        return prompt != "compact" and params.policy.warm_start is not None
+
+    def all_follow_settings(self, params: Any) -> bool:
+        return True
