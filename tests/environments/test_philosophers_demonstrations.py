@@ -56,6 +56,11 @@ def test_every_demonstration_is_a_prompt_of_the_environment_with_an_answer_that_
     assert set(actions) == {0, 1, 2, 3}, "every action occurs"
 
 
+def test_without_scenarios_there_is_nothing_to_show():
+    with pytest.raises(ValueError, match="no scenarios"):
+        demonstrate_in_words([], 8, 0.5, 0, PhilosophersSettings())
+
+
 def test_without_slips_the_left_fork_comes_first_then_the_right_one():
     for one in demonstrate_in_words(SCENARIOS, 100, 0.0, 0, PhilosophersSettings()):
         held = "Left fork: in your hand" in one.observation

@@ -64,7 +64,12 @@ def demonstrate_in_words(
     """Return demonstrations of the prompts in words, as `Task.demonstrate_later`.
 
     An answer has the line of the action, and that of the message if there are messages, but no line of thinking.
+
+    Raises:
+        ValueError: there are no scenarios.
     """
+    if not problems:
+        raise ValueError("there are no scenarios to demonstrate")
     rng = np.random.default_rng(int(digest(["philosophers in words", seed])[:15], 16))
     environment = PhilosophersEnvironment(settings)
     demonstrations: list[Demonstration] = []
