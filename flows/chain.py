@@ -107,28 +107,31 @@ def in_workspace(
             with preloaded(folder, len(stale), jobs) as libraries:
                 worked = bring_up_to_date(ChainRun(run, folder, chain, stale, jobs, libraries(), shared))
         record_results(tracked, params, folder, worked, began)
+        _send_to_mlflow()
         if "verdict" in worked:
             show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, run, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
         if share and (sent := send_experiment(project, name)) != name:
             tracked.tag({"dvc.exp_name": (name := sent)})
-    _send_to_mlflow()
     return commit, name
 
 
 def _send_to_mlflow() -> None:
-    """Wait until MLflow has all of a run in a workspace, with which files go that could not be sent later."""
+    """Wait until MLflow has what the stages of a run in a workspace have recorded.
+
+    Later the files of the workspace are gone, and before the run's own end its stages, which name it as their owner,
+    leave it running.
+    """
     logger = get_run_logger()
     if not send_waiting(
         places().tracking,
         _MLFLOW_S,
         lambda: logger.warning(
-            "MLflow does not have all of this run, whose results are saved; it is waited for, at most %s",
-            duration(_MLFLOW_S),
+            "MLflow does not have all of this run; it is waited for, at most %s", duration(_MLFLOW_S)
         ),
     ):
-        logger.warning("MLflow does not answer; the next run here sends it what is left, but for files of this run")
+        logger.warning("MLflow does not answer; the next run here sends it what is left, but for the report")
 
 
 def bring_up_to_date(run: ChainRun) -> dict[str, bool]:

@@ -74,8 +74,8 @@ def send_waiting(home: Path, longest_s: float, say: Callable[[], object]) -> boo
         journal = Journal(lambda: open_recorder(tracking_uri(home), home), folder)
         while journal.recorder is None and time.monotonic() < end:
             time.sleep(0.2)
-        journal.close(60.0)
-    return not is_left(folder)
+        journal.close(max(0.0, end - time.monotonic()))
+    return time.monotonic() < end and not is_left(folder)
 
 
 def _waiting(home: Path, uri: str | None = None) -> Path:

@@ -101,7 +101,8 @@ import sys
 from pathlib import Path
 from pipeline_lib.tracking import Checkpoint, Tracker
 Tracker._connect = lambda self: (_ for _ in ()).throw(ConnectionError("the database is away"))
-tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", interval_s=0.05)
+owner = sys.argv[2]
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", interval_s=0.05, process=owner, owned=bool(owner))
 run = tracking.start_run("train", 0, "a" * 64)
 for step in range(5):
     run.log(step, {"reward": float(step)})
@@ -111,8 +112,8 @@ sys.exit(10 if tracking.close() else 0)
 """
 
 
-def away(home: Path) -> None:
-    subprocess.run([sys.executable, "-c", AWAY, str(home)], check=True)
+def away(home: Path, owner: str = "") -> None:
+    subprocess.run([sys.executable, "-c", AWAY, str(home), owner], check=True)
 
 
 def test_what_a_process_could_not_send_is_sent_by_the_next_one(home: Path, reader: Reader) -> None:
@@ -156,6 +157,17 @@ def test_who_has_time_waits_for_the_server_and_sends_what_others_could_not(
     assert tracker.send_waiting(home, 60.0, lambda: said.append("waits"))
     assert waiting(home) == [] and set(reader.statuses().values()) == {"FINISHED"}
     assert caplog.text.count("cannot reach the server") == 1
+
+
+def test_a_run_whose_owner_sends_what_its_stages_could_not_ends_as_its_owner_says(home: Path, reader: Reader) -> None:
+    tracking = Tracker(home, "team", "brave-owl", owned=True)
+    assert tracking.flush(60)
+    away(home, own_process())
+    assert tracker.send_waiting(home, 60.0, lambda: None)
+    assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "FINISHED"}
+    tracking.whole.finish()
+    assert tracking.close(60) and waiting(home) == []
+    assert set(reader.statuses().values()) == {"FINISHED"}
 
 
 def test_a_run_that_is_sent_by_another_one_ends_as_it_ended(home: Path, reader: Reader) -> None:
