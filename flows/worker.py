@@ -193,7 +193,7 @@ def main() -> None:
             while process.poll() is None:
                 with patience:
                     for name in mark_alive():
-                        print(f"{name} works here, and counts no longer as crashed", flush=True)
+                        print(f"{name} works here, and no longer counts as crashed", flush=True)
                     mark_crashed()
                     for name in end_cancelled(given.pool, looks):
                         print(f"{name} is to be cancelled, and is ended", flush=True)
