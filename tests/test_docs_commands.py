@@ -18,7 +18,10 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.settings import load_params
+from pipeline_lib.settings.load import changed_params
 from symposium.cli import PROGRAMS
+from tasks.chain.form import requested_changes
+from tasks.chain.graph import check_targets
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -101,8 +104,10 @@ def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
     """Start a program, and stop it as soon as it has read its command line."""
     parse = argparse.ArgumentParser.parse_args
 
+    read: list[argparse.Namespace] = []
+
     def parse_and_stop(self: argparse.ArgumentParser, *given: object) -> object:
-        parse(self)
+        read.append(parse(self))
         raise SystemExit(ACCEPTED)
 
     monkeypatch.setattr(sys, "argv", [module, *arguments])
@@ -119,6 +124,11 @@ def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as ended:
         program.main()
     assert ended.value.code == ACCEPTED
+    if "set_param" in read[0]:  # the settings and stages that it would refuse before it does anything
+        monkeypatch.syspath_prepend(ROOT / "docs/examples")
+        changes = requested_changes({}, {}, read[0].set_param)
+        changed_params(changes, ROOT / "params.yaml", ROOT / "conf", "-S")
+        check_targets(ROOT, getattr(read[0], "targets", ()))
 
 
 def accepted_by_dvc(arguments: list[str], folder: Path) -> None:
