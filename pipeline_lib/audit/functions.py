@@ -324,7 +324,7 @@ class FunctionExaminer(ScriptedExaminer):
 
     def _skewed(self) -> list[Check]:
         counts = Counter(map(_even, self._solutions.values()))
-        if len(counts) < 2:
+        if not counts or len({row.text for row in self._rows}) < 2:  # one problem says nothing of others
             return []
         (text, count), *_ = counts.most_common(1)
         share = count / len(self._rows)

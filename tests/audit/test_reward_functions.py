@@ -127,6 +127,12 @@ def test_one_problem_and_equal_ones_can_be_judged(count: int) -> None:
     ).passed
 
 
+def test_different_problems_with_one_and_the_same_solution_are_refused() -> None:
+    rows = [{"question": f"Is {n} even?", "answer": "1"} for n in range(0, 8, 2)]
+    refused = symposium.audit(accuracy, rows, metric="last:answer", solution="<answer>{answer}</answer>")
+    assert not refused.passed and "'<answer>1</answer>' solves 100% of the problems" in str(refused)
+
+
 def test_tables_of_other_packages_are_problems() -> None:
     rows = [{"prompt": [{"role": "user", "content": row["question"]}], "answer": row["answer"]} for row in SUMS]
     frame = pandas.DataFrame(rows)
