@@ -15,7 +15,9 @@ from pipeline_lib.environments.coding.fine_measures import (
     weighted_share,
 )
 from pipeline_lib.environments.coding.generated import make_problem
+from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.recipe import Recipe
+from pipeline_lib.environments.coding.rewards import Facts, Reward
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.sandbox import Case, Executor, Limits, Status, Verdict
@@ -305,3 +307,18 @@ def test_each_agent_earns_its_own_form_and_tests(executor):
         )
     (outcome,) = play(executor, (RIGHT, MAIN), contract=0)
     assert outcome.agent_rewards == {}
+
+
+def test_an_own_reward_below_zero_is_greatest_for_the_best():
+    class Penalties(Reward):
+        bounds = (-2.0, -1.0)
+        needs_contract = True
+
+        def terms(self, facts):
+            return {"missed": -2.0 + facts.passed}
+
+    best, worst = (
+        Facts(build_program(actions, "main"), share, contract=share)
+        for actions, share in (((RIGHT, MAIN), 1.0), (("", ""), 0.0))
+    )
+    assert Penalties().of_agents(best) == (-1.0, -1.0) and Penalties().of_agents(worst) == (-2.0, -2.0)

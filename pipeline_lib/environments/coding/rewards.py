@@ -62,7 +62,10 @@ class Reward(reward.Reward[Facts, float]):
         The helper's tests are those of the helper alone, the main agent's are the hidden tests of the program.
         """
         forms, tests = [role.returns for role in facts.program.roles], (facts.contract, facts.passed)
-        helper, main = (self.bounds[1] * (0.1 * form + 0.9 * share) for form, share in zip(forms, tests, strict=True))
+        low, high = self.bounds
+        helper, main = (
+            low + (high - low) * (0.1 * form + 0.9 * share) for form, share in zip(forms, tests, strict=True)
+        )
         return helper, main
 
 
