@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         type=number(_LEAST, _MOST),
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="of the metric; without it no verdict",
+        help="least and greatest value; without it no verdict, but on values of 0 and 1 alone",
     )
     reader.add_argument("--alpha", type=number(1e-6, 0.499), help="family-wise error rate (default: 0.05)")
     reader.add_argument("--power", type=number(0.501, 0.999), help="for detectable differences (default: 0.8)")
@@ -94,7 +94,9 @@ def told(verdict: OutcomeVerdict) -> str:
             parts.append(verdict.could_detect[name])
         parts.append(verdict.other_runs[name])
     if verdict.plan is not None:
-        kept = "was kept" if verdict.plan.followed else "was not kept; the caveats say where"
+        kept = "was not kept; the caveats say where" if verdict.plan.deviations else "was kept"
+        if verdict.plan.changed:
+            kept += ", and files are older than it" if verdict.plan.deviations else ", but files are older than it"
         parts += ["", f"The plan ({verdict.plan.plan[:12]}) {kept}."]
     return "\n".join(parts)
 

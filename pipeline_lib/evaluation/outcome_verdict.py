@@ -105,7 +105,7 @@ class OutcomeVerdict(Result):
     comparisons: Mapping[str, Comparison]  #: by name of the other system
     lines: tuple[str, ...]  #: one per comparison, and one that counts the caveats
     caveats: tuple[Caveat, ...]  #: what else a reader must know
-    could_detect: Mapping[str, str]  #: by system, what the design could have found, a sentence
+    could_detect: Mapping[str, str]  #: by system, what the design could have found, a sentence or nothing
     other_runs: Mapping[str, str]  #: by system, a sentence about training it again
     #: By name, problems, outcomes, lost outcomes, training seeds and mean over problems.
     systems: Mapping[str, Mapping[str, Any]]

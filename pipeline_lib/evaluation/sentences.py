@@ -132,9 +132,9 @@ def _finding(c: Comparison) -> str:
 
 
 def power(c: Comparison, info: Metric) -> str:
-    """Return what the design could have found."""
+    """Return what the design could have found; empty if bounds decided, and it is not known."""
     if c.detectable is None:
-        return no_range(info) or "This design cannot tell."
+        return no_range(info) or ("This design cannot tell." if c.verdict == INCONCLUSIVE else "")
     needed = "more problems than can be had" if c.problems_for_margin is None else f"{c.problems_for_margin} problems"
     return (
         f"These {c.problems} problems find a difference of {info.difference(c.detectable).lstrip('+')} with "

@@ -198,6 +198,11 @@ def _episodes(values: Array, trained: bool) -> int:
     return int(present.sum() if trained else present.any(axis=0).sum())
 
 
+def _most(table: Table) -> int:
+    """Return the greatest number of episodes of a problem, lost ones included."""
+    return int((~np.isnan(table.values) | table.gone).sum(axis=2).max())
+
+
 def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names: tuple[str, str]) -> tuple[str, ...]:
     notes = []
     for table, name in ((a, names[0]), (b, names[1])):
@@ -209,9 +214,12 @@ def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names:
         notes.append(f"{common - usable} of {common} problems have no complete pair and were left out")
     if dropped:
         notes.append(f"{dropped} episodes were left out because their partner is missing")
-    if a.values.shape[2] != b.values.shape[2]:
+    samples = [table.values.shape[2] for table in (a, b)]
+    if samples[0] != samples[1] and samples == [_most(a), _most(b)]:
         notes.append(
-            f"{names[0]} has up to {a.values.shape[2]} episodes per problem and {names[1]} {b.values.shape[2]}; "
-            f"the first {min(a.values.shape[2], b.values.shape[2])} of each were compared"
+            f"{names[0]} has up to {samples[0]} episodes per problem and {names[1]} {samples[1]}; "
+            f"the first {min(samples)} of each were compared"
         )
+    elif samples[0] != samples[1]:  # some numbers of samples are missing
+        notes.append(f"only episodes with the first {min(samples)} numbers of samples were compared")
     return tuple(notes)

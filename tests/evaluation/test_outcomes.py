@@ -117,6 +117,15 @@ def test_a_system_that_solves_everything_is_no_single_observation() -> None:
     assert found.verdicts == {"team": "IMPROVED"}
 
 
+def test_a_verdict_that_rests_on_bounds_is_not_followed_by_the_contrary() -> None:
+    base = np.zeros((1, 60, 1))
+    rows = rows_of(base, "base", seeded=False)
+    decided = judge(rows + rows_of(base + 1, "team", seeded=False))
+    assert decided.verdicts == {"team": "IMPROVED"} and decided.could_detect == {"team": ""}
+    open_still = judge(rows + rows_of(base, "team", seeded=False))
+    assert open_still.could_detect == {"team": "This design cannot tell."}
+
+
 # What the data do not support
 
 

@@ -71,6 +71,13 @@ def test_different_seeds_are_not_aligned_and_fewer_samples_are_noted() -> None:
     assert "the first 2 of each were compared" in "; ".join(pairing.notes)
 
 
+def test_samples_that_are_numbered_in_another_way_are_not_counted_as_more() -> None:
+    a = tabulate([episode("a", sample, 1.0) for sample in (1, 2)], "reward")
+    b = tabulate([episode("a", sample, 0.0) for sample in (0, 1)], "reward")
+    notes = "; ".join(pair(a, b).notes)
+    assert "only episodes with the first 2 numbers of samples were compared" in notes and "up to 3" not in notes
+
+
 def test_nothing_in_common_is_refused() -> None:
     a, b = tabulate([episode("a", 0, 1.0)], "reward"), tabulate([episode("b", 0, 1.0)], "reward")
     with pytest.raises(EvaluationError, match="no problem in common; evaluate both on the same split"):

@@ -63,6 +63,16 @@ def test_a_plan_and_then_the_verdict(file: Path, tmp_path: Path) -> None:
     assert command(tmp_path, "verdict", "--plan", plan, *design).status == 0
     judged = command(tmp_path, "verdict", file, "--plan", plan)
     assert judged.status == 0 and "problems: planned 41, done 40" in judged.out.lower()
+    assert "was not kept; the caveats say where." in judged.out
+
+
+def test_a_plan_that_was_kept_and_is_younger_than_the_outcomes(file: Path, tmp_path: Path) -> None:
+    os.utime(file, (1, 1))
+    plan = tmp_path / "plan.json"
+    design = ("--baseline", "base", "--metric-range", 0, 1, "--problems", 40, "--systems", "<b>team</b>")
+    assert command(tmp_path, "verdict", "--plan", plan, *design).status == 0
+    judged = command(tmp_path, "verdict", file, "--plan", plan)
+    assert "was kept, but files are older than it." in judged.out and "not kept" not in judged.out
 
 
 @pytest.mark.parametrize(
