@@ -280,7 +280,8 @@ def test_the_run_of_qwen_on_a_cpu_is_as_the_page_says() -> None:
     texts = [kept["helper's text"][name] for name in ("the base", "selected, seed 0", "selected, seed 1")]
     instead = [one["main agent's function instead"] for one in texts]
     assert "in {} of 132 episodes, the trained ones in {} and {}".format(*instead) in page
-    assert f"In {texts[1]['nothing but the template or an empty body']} episodes of seed 0" in page
+    template = texts[1]["the prompt's template"]
+    assert f"In {template} episodes of seed 0" in page
     assert max(teams[name]["helper called"] for name in ("selected, seed 0", "selected, seed 1")) < 0.02
     cost = kept["cost"]
     assert all(25 < seconds / 60 < 40 for seconds in cost["training (s)"].values())
