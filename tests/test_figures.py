@@ -287,3 +287,32 @@ def test_the_run_of_qwen_on_a_cpu_is_as_the_page_says() -> None:
     assert all(25 < seconds / 60 < 40 for seconds in cost["training (s)"].values())
     assert cost["resident in training (MB, most)"] == pytest.approx(4300, abs=50)
     assert f"and {cost['resident in the test (GiB, seen)']} GiB" in page
+
+
+def test_the_trained_real_philosophers_are_as_the_page_says() -> None:
+    kept = json.loads((ROOT / "docs/runs/philosophers-smollm2.json").read_text())
+    page = " ".join((ROOT / "docs/philosophers.md").read_text().split()).replace(" > ", " ")
+    assert kept["verdict"][0] in page and (ROOT / "docs/runs/philosophers-smollm2.png").is_file()
+    assert [one["verdict"] for one in kept["comparisons"]] == ["INCONCLUSIVE", "INCONCLUSIVE"]
+    teams, names = kept["metrics"], ["the base", "selected, seed 0", "selected, seed 1"]
+    deadlocks = [f"{100 * teams[name]['deadlock']:.1f}" for name in names]
+    assert "from {} to {} and {} %".format(*deadlocks) in page
+    last = kept["comparisons"][1]
+    low, high = -100 * last["high"], -100 * last["low"]
+    assert f"get {-100 * last['difference']:.1f} points more ({low:.1f} to {high:+.1f})" in page
+    pairs = [teams[f"selected, seed {seed}, one of them waits"] for seed in (0, 1)]
+    meals = " and ".join(f"{100 * pair['meals_share']:.1f}" for pair in pairs)
+    (stuck,) = {f"{100 * pair['deadlock']:.1f}" for pair in pairs}
+    assert f"{meals} %, with deadlocks in {stuck} %" in page
+    reached, counts = [], {"WAIT": 0, "RELEASE": 0, "all": 0}
+    for name in names:
+        by_forks = kept["answers by forks"][name]
+        left, right = by_forks["left in your hand, right free"], by_forks["left free, right in your hand"]
+        reached.append(f"{left['GRAB_RIGHT'] + right['GRAB_LEFT']} of {sum(left.values()) + sum(right.values())}")
+        for answers in by_forks.values():
+            counts["all"] += sum(answers.values())
+            for action in ("WAIT", "RELEASE"):
+                counts[action] += answers.get(action, 0)
+    assert "in {} answers, the teams in {} and {}".format(*reached) in page
+    assert counts == {"WAIT": 3, "RELEASE": 7, "all": 2200}
+    assert max(one["resident (MB)"] for run in kept["learning"].values() for one in run) == pytest.approx(2840, abs=5)
