@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from transformers import LlamaConfig
 
 from pipeline_lib.assembly import duration
-from pipeline_lib.policies.sizes import Sizes
+from pipeline_lib.policies.sizes import Sizes, sizes_of
 from tasks.chain import graph as chain
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +94,21 @@ def test_times_of_a_small_model_say_nothing_about_a_pretrained_one_which_is_meas
     assert chain.expected_seconds(tmp_path, names)["warm_start"] > start
     chain.remember_seconds(tmp_path, "train@0", 50.0)
     assert chain.expected_seconds(tmp_path, names)["train@0"] == 50.0
+
+
+def test_the_pace_of_a_model_does_not_depend_on_what_else_the_machine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = torch.Tensor.__matmul__
+
+    def waits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.03)  # as if other processes had the core meanwhile
+        return product(one, other)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", waits)
+    config = LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_attention_heads=2, num_hidden_layers=1, vocab_size=64
+    )
+    pace = duration.measured_pace(sizes_of(config.to_dict()), torch.float32)
+    assert 0 < pace.step_s[1] < 0.03
 
 
 def change(project: Path, values: dict[str, dict[str, object]]) -> None:
