@@ -67,14 +67,17 @@ def parser() -> argparse.ArgumentParser:
     return reader
 
 
-def change(overrides: list[str]) -> None:
+def change(overrides: list[str], targets: list[str]) -> None:
     """Write overrides into the project's ``params.yaml``, presets first, and print what they change.
 
     Raises:
+        ArgumentError: with them there is none of the stages ``targets``; nothing is written.
         SettingsError: an override is wrong, or a run with them could not end well; nothing is written.
     """
     file, changes = Path("params.yaml"), requested_changes({}, {}, overrides)
-    check_reasons(changed_params(changes, file, Path("conf"), "-S"))
+    params = changed_params(changes, file, Path("conf"), "-S")
+    check_reasons(params)
+    check_targets(Path.cwd(), targets, params)
     for key, (old, new) in write_changes(file, changes, "-S").items():
         print(f"params.yaml: {key}: {old} -> {new}")
 
@@ -125,7 +128,7 @@ def main() -> None:
             elsewhere(given)
             return
         if given.set_param:
-            change(given.set_param)
+            change(given.set_param, given.targets)
         name = run_name(load_params().model_dump(mode="json"))
         with sharing(Path.cwd()) if given.share else nullcontext() as shared:
             run_stale(given.targets, given.jobs, name, given.plain, shared)

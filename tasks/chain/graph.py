@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +85,26 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
         return chain, outdated(chain, status)
 
 
-def check_targets(project: Path, targets: Sequence[str]) -> None:
+def check_targets(project: Path, targets: Sequence[str], params: Params | None = None) -> None:
     """Make sure that the stages exist, without asking DVC, so that a wrong name is told before anything changes.
+
+    Args:
+        project: its folder.
+        targets: names of stages, or of kinds of stages.
+        params: the settings, which say for which seeds there is a stage; None: any seed is accepted.
 
     Raises:
         ArgumentError: there is no such stage.
     """
+    stages = _stages(project)
     for target in targets:
-        if target.partition("@")[0] not in (known := _stages(project)):
-            raise _no_stage(target, known)
+        kind = target.partition("@")[0]
+        if kind not in stages:
+            raise _no_stage(target, stages)
+        known = None if params is None else _instances(kind, stages[kind], params)
+        if params is not None and known is not None and target not in known and (target != kind or not known):
+            every = [_instances(each, about, params) or [] for each, about in stages.items()]
+            raise _no_stage(target, [name for names in every for name in names])
 
 
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
@@ -191,6 +203,20 @@ def _stages(project: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
         return yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages") or {}
     return {}
+
+
+def _instances(kind: str, stage: Mapping[str, Any], params: Params) -> list[str] | None:
+    """Return DVC's names of the stages of a kind: one, or one per value of the setting that its matrix names.
+
+    None: its stages are written in another way, which only DVC can read.
+    """
+    if "matrix" not in stage and "foreach" not in stage:
+        return [kind]
+    try:
+        (setting,) = stage["matrix"].values()
+        return [f"{kind}@{value}" for value in attrgetter(setting[2:-1])(params)]
+    except (KeyError, ValueError, AttributeError, TypeError):
+        return None
 
 
 def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:

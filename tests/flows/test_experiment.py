@@ -55,6 +55,13 @@ def test_only_what_was_asked_for_and_what_it_needs(toy: Path, lent: dict[str, st
     assert "Traceback" not in said
 
 
+def test_a_stage_that_the_new_settings_do_not_have_is_told_before_they_are_written(toy: Path) -> None:
+    before = (toy / "params.yaml").read_text()
+    said = call(toy, "python", *EXPERIMENT, "-S", "seeds.train=[0]", "learn@1", status=2)
+    assert "error: there is no stage 'learn@1'; did you mean learn@0?" in said
+    assert (toy / "params.yaml").read_text() == before
+
+
 @pytest.mark.drawn("how an experiment ends", "tasks")
 def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, lent: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()

@@ -60,6 +60,8 @@ RANGES = [
     ("run", ["-S", "train.stps=3"], "steps"),
     ("run", ["--jobs", "0"], "a whole number, 1 or more"),
     ("run", ["-S", "train.steps=3", "tran"], "there is no stage 'tran'; did you mean train"),
+    ("run", ["-S", "seeds.train=[0]", "train@1"], "there is no stage 'train@1'; did you mean train@0"),
+    ("run", ["-S", "seeds.single_agent=[]", "train_single"], "there is no stage 'train_single'"),
     ("run", ["--name", "../x"], "name of the run: got '../x'; give 1 to 80 letters"),
     ("run", ["--name", "it's"], "name of the run: got"),
     ("run", ["--plian"], "unrecognized arguments: --plian; did you mean --plain"),
