@@ -210,3 +210,27 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -
     (file := tmp_path / "params.yaml").write_text(text)
     with pytest.raises(SettingsError, match=words):
         load_params(file, ROOT / "conf")
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_coding_reward_of_your_own_must_have_the_helpers_contract_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool
+) -> None:
+    (tmp_path / f"own_{measured}.py").write_text(
+        "from pipeline_lib.environments.coding.rewards import Reward\n\n\n"
+        "class Own(Reward):\n"
+        "    bounds = (0.0, 1.0)\n"
+        f"    needs_contract = {measured}\n\n"
+        "    def terms(self, facts):\n"
+        "        return {'tests': facts.passed}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reward = f"{{kind: custom, path: 'own_{measured}:Own'}}"
+    (file := tmp_path / "params.yaml").write_text(
+        f"{{environment: {{reward: {reward}}}, train: {{individual_reward: 0.5}}}}"
+    )
+    if measured:
+        assert load_params(file, ROOT / "conf").train.individual_reward == 0.5
+        return
+    with pytest.raises(SettingsError, match=r"own_False:Own does not .*set its attribute needs_contract to True, or"):
+        load_params(file, ROOT / "conf")

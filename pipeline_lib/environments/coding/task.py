@@ -14,6 +14,7 @@ from pipeline_lib.environments.coding.datasets import read_dataset, solution_job
 from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_later, demonstrate_others
 from pipeline_lib.environments.coding.generated import generate
 from pipeline_lib.environments.coding.problem import AGENTS, CodingProblem
+from pipeline_lib.environments.coding.rewards import make_reward
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import ANALYSERS, CodingSettings, DatasetProblems, GeneratedProblems
 from pipeline_lib.problems.splitting import split_problems
@@ -214,6 +215,16 @@ class CodingTask(TeamTask):
                 "train.individual_reward rewards a helper for meeting its own contract, which generated problems state "
                 "and the fine reward measures: set problems.kind to generated and environment.reward to {kind: fine}, "
                 "with contract above 0, or train.individual_reward to 0"
+            )
+        if (
+            params.train.individual_reward
+            and reward.kind == "custom"
+            and not make_reward(reward, "pair").needs_contract
+        ):
+            raise ValueError(
+                "train.individual_reward rewards a helper for meeting its own contract, which the reward "
+                f"{reward.path} does not have measured: set its attribute needs_contract to True, or "
+                "train.individual_reward to 0"
             )
         if generated:
             check_steps(params)
