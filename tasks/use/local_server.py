@@ -4,6 +4,7 @@ A page in a browser may send requests to this machine: it cannot send them under
 another origin.  Other users of this machine could; a key keeps them out.
 """
 
+import errno
 import hmac
 import json
 import logging
@@ -77,8 +78,17 @@ def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = (
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on a port of `HOST`, 0 for any free one; OSError if the port is in use."""
-    return socket.create_server((HOST, port))
+    """Return a socket that listens on a port of `HOST`, 0 for any free one.
+
+    Raises:
+        OSError: the port cannot be used.
+    """
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise OSError(f"port {port} is in use; --port names another one, 0 any free one") from None
 
 
 def address(listening: socket.socket) -> str:

@@ -22,6 +22,7 @@ from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import ChoiceError
+from tasks.use.local_server import listen
 from tasks.use.page import EpisodeRequest, PageShow, SendEvent, make_page
 from tasks.use.playing import play
 from tests.flows.browser import Browser, browser
@@ -138,6 +139,11 @@ def test_whoever_has_no_key_or_is_another_page_is_refused_and_plays_nothing(port
     assert send(port, "/play", {"typed": "x" * 1024 * 1024})[0] == 413
     assert send(port, "/", Authorization="")[0] == 200, "the page itself holds nothing"
     assert send(port, "/play", wanted, Origin=f"http://127.0.0.1:{port}")[0] == 200
+
+
+def test_a_port_in_use_is_told_with_what_to_do():
+    with listen(0) as first, pytest.raises(OSError, match=r"^port \d+ is in use; --port names another one"):
+        listen(first.getsockname()[1])
 
 
 def test_what_cannot_be_played_is_told_with_its_reason_and_the_next_episode_plays(port: int):
