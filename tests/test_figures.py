@@ -317,3 +317,22 @@ def test_the_trained_real_philosophers_are_as_the_page_says() -> None:
     assert "in {} answers, the teams in {} and {}".format(*reached) in page
     assert counts == {"WAIT": 3, "RELEASE": 7, "all": 2200}
     assert max(one["resident (MB)"] for run in kept["learning"].values() for one in run) == pytest.approx(2840, abs=5)
+
+
+def test_the_second_turn_of_a_real_model_is_as_the_page_says() -> None:
+    kept = json.loads((ROOT / "docs/runs/two-turns-smollm2.json").read_text())
+    page = " ".join((ROOT / "docs/real-models.md").read_text().split()).replace(" > ", " ")
+    assert kept["verdict"][0] in page and (ROOT / "docs/runs/two-turns-smollm2.png").is_file()
+    assert kept["command"].replace('"', "'") in page.replace("\\ ", "")
+    verdicts = {one["against"]: one for one in kept["comparisons"]}
+    first = verdicts["its own first turn"]
+    mean, gain, low, high = (100 * first[key] for key in ("mean", "difference", "low", "high"))
+    told = f"({mean:.1f} %) it is {first['verdict']}, {gain:+.1f} points ({low:+.1f} to {high:+.1f}, p = "
+    assert f"{told}{first['p (Holm)']:.2g})" in page
+    assert "these 40; if it differs" in kept["in_words"][-1] and "55 families would exclude" in kept["in_words"][-1]
+    trained = [kept["metrics"][f"selected, seed {seed}"] for seed in (0, 1)]
+    base = kept["metrics"]["the base"]
+    of, solved = "with a second turn", "of these solved in it"
+    told = f"solves {sum(one[solved] for one in trained)} of {sum(one[of] for one in trained)} episodes"
+    assert f"{told}, the base's {base[solved]} of {base[of]}." in page
+    assert max(one["resident (MB)"] for run in kept["learning"].values() for one in run) == 3601
