@@ -14,7 +14,7 @@ from typing import Any
 from yaml import YAMLError
 
 from pipeline_lib.settings.compose import PRESET, compose
-from pipeline_lib.settings.mistakes import SettingsError
+from pipeline_lib.settings.mistakes import SettingsError, nearest
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping, read_yaml
 
@@ -55,15 +55,19 @@ def _given(value: Any, default: Any, source: Path | str, keys: tuple[str, ...]) 
     for key, inner in value.items():
         below = default.get(key, _UNKNOWN) if isinstance(default, Mapping) else _UNKNOWN
         written, place = _written_default(inner), (*keys, str(key))
-        if written is _UNKNOWN:
+        if below is _UNKNOWN and not keys:
+            given[key] = inner  # no such section, which is told later, with all other mistakes
+        elif written is _UNKNOWN:
             left = _given(inner, below, source, place)
             if left or not isinstance(inner, Mapping) or (below != {} and not inner):
                 given[key] = left
         elif written != below:
-            shown = "there is no such setting" if below is _UNKNOWN else f"the default is {below!r}"
+            if below is _UNKNOWN:
+                close = nearest(str(key), list(default) if isinstance(default, Mapping) else [])
+                raise SettingsError(f"{source}: {'.'.join(place)}: there is no such setting{close}")
             raise SettingsError(
-                f"{source}: {'.'.join(place)}: got {inner!r}, but {shown}; write a value of your own without the word "
-                "default and without quotes"
+                f"{source}: {'.'.join(place)}: got {inner!r}, but the default is {below!r}; write a value of your own "
+                "without the word default and without quotes"
             )
     return given
 

@@ -188,5 +188,10 @@ def problem_from_text(params: Params, text: str) -> Any:
             json.dumps(row, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded
             return task.read_problem(row)
         return task.parse_problem(text)
-    except (ValueError, TypeError, KeyError) as error:
+    except TypeError:
+        raise UnknownChoiceError(
+            f"this is not a problem of {params.environment.kind}: its keys are not those of a line of "
+            f"{PROBLEMS}/train.jsonl"
+        ) from None
+    except (ValueError, KeyError) as error:
         raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

@@ -53,7 +53,8 @@ def test_the_shipped_file_spells_out_every_default():
     [
         ("train: {steps: default 61}", "train.steps: got 'default 61', but the default is 60"),
         ('seeds: {train: ["3"]}', "seeds.train: got ['3'], but the default is [0, 1, 2]"),
-        ("train: {stepz: default 60}", "train.stepz: got 'default 60', but there is no such setting"),
+        ("train: {stepz: default 60}", "train.stepz: there is no such setting; did you mean 'steps'?"),
+        ("trian: {steps: default 60}", "sandbox, seeds, train, verdict; did you mean 'train'?"),
         ("train: {betas: 'default [0.9'}", "train.betas: got 'default [0.9', but the default is [0.9, 0.98]"),
     ],
 )

@@ -211,6 +211,11 @@ def test_an_empty_text_is_no_problem_and_does_not_mean_the_first(prepared: Param
             choosing.choose_problem(prepared, nothing)
 
 
+def test_a_row_that_is_no_problem_is_refused_with_the_file_that_has_some(prepared: Params):
+    with pytest.raises(choosing.ChoiceError, match=r"its keys are not those of a line of data/problems/train\.jsonl"):
+        choosing.typed_problem(prepared, '{"a": 1}')
+
+
 def test_a_problem_with_half_a_character_is_refused(prepared: Params):
     row = json.loads((PROBLEMS / "validation.jsonl").read_text().splitlines()[0])
     with pytest.raises(choosing.ChoiceError, match="surrogates not allowed"):
