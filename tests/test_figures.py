@@ -93,6 +93,8 @@ QUOTED = [
         "Rewarding 10,000 pairs",
         ["benchmarks/results/writing.json", "benchmarks/results/training-writing.md"],
     ),
+    ("philosophers.md", "So it does worse than chance", ["benchmarks/results/philosophers_pretrained.md"]),
+    ("philosophers.md", "| Qwen2.5-Coder-0.5B-Instruct | 70 %", ["benchmarks/results/philosophers_pretrained.md"]),
     ("credit.md", "| 2 agents | executed |", ["benchmarks/results/credit.md"]),
     ("credit.md", "- **No plan is biased**", ["benchmarks/results/credit.md"]),
     ("monitors.md", "`python -m benchmarks.monitors` simulates", ["benchmarks/results/monitors.json"]),
