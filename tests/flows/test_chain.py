@@ -32,7 +32,7 @@ from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
 from tasks.use.page import EpisodeRequest, play_episode
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL
-from tests.test_docs_commands import ALL
+from tests.test_docs_commands import ALL, PAGES
 
 CHAMPION = "symposium.champion"
 
@@ -545,12 +545,13 @@ DOCUMENTED = (
     "dvc exp show --only-changed --drop '.*/'",
     "dvc metrics diff HEAD brave-owl",
     "symposium identity",
-    "python -m flows.identity train --seed 0",
-    "python -m flows.identity train --compare brave-owl",
+    "symposium identity train --compare brave-owl",
     "symposium plan --difference 0.02 0.05 0.1",
-    "symposium play --json",
 )
 """Commands of README and docs that are cheap enough to be run on a finished project."""
+
+IN_HELP = ("python -m flows.identity train --seed 0", "symposium play --json")
+"""Such commands that only ``--help`` names."""
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=4)
@@ -558,8 +559,10 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     experiment: tuple[Path, str], tmp_path: Path, ready: dict[str, str]
 ):
     project = experiment[0]
+    blocks, pages = {shlex.join(words) for _, words in ALL}, " ".join(page.read_text() for page in PAGES)
     for command in DOCUMENTED:
-        assert command in {shlex.join(words) for _, words in ALL}, "it is not in README or docs"
+        assert command in blocks or f"`{command}`" in " ".join(pages.split()), "it is not in README or docs"
+    for command in (*DOCUMENTED, *IN_HELP):
         said = call(project, *shlex.split(command), **ready)
         assert "Traceback" not in said and "DVC failed to load" not in said, said
     shown = call(project, "dvc", "exp", "show", "--only-changed", "--drop", ".*/", "--csv")

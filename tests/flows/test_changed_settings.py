@@ -24,7 +24,7 @@ def test_a_preset_and_a_key_of_it_are_changed_together_in_any_order(
 ):
     wanted = ["problems=humaneval", "problems.source=/data/mine.jsonl"][::order]
     words = [word for text in [*wanted, "train.steps=20", "audit.override=to try"] for word in ("-S", text)]
-    change(parser().parse_args(words).set_param)
+    change(parser().parse_args(words).set_param, [])
     found = load_params()
     assert (found.problems.kind, found.problems.source, found.train.steps) == ("humaneval", "/data/mine.jsonl", 20)
     assert found.problems.seed == load_params(ROOT / "params.yaml", ROOT / "conf").problems.seed
@@ -36,14 +36,14 @@ def test_a_preset_and_a_key_of_it_are_changed_together_in_any_order(
 def test_a_wrong_change_changes_nothing(project: Path):
     before = (project / "params.yaml").read_text()
     with pytest.raises(SettingsError, match=r"problems.sourse: unknown key; .*did you mean 'source'"):
-        change(["train.steps=20", "problems=humaneval", "problems.sourse=x"])
+        change(["train.steps=20", "problems=humaneval", "problems.sourse=x"], [])
     assert (project / "params.yaml").read_text() == before
 
 
 def test_a_change_with_which_the_run_could_not_end_well_changes_nothing(project: Path):
     before = (project / "params.yaml").read_text()
     with pytest.raises(SettingsError, match="the embedded model cannot play this environment"):
-        change(["problems=humaneval", "problems.source=mine.jsonl"])
+        change(["problems=humaneval", "problems.source=mine.jsonl"], [])
     with pytest.raises(SettingsError, match=r"override .=3.: expected section\.key=value"):
-        change(["=3"])
+        change(["=3"], [])
     assert (project / "params.yaml").read_text() == before
