@@ -194,7 +194,7 @@ def test_each_philosophers_own_meals_add_up_to_the_joint_share() -> None:
     ("text", "words"),
     [
         ("{environment: writing, train: {individual_reward: 1}}", "rewards the team only"),
-        ("train: {individual_reward: 1}", "set problems.kind to generated and environment.reward to"),
+        ("train: {individual_reward: 1}", "set problems.kind to generated, and environment.reward to"),
         (
             "{environment: {reward: {kind: fine, contract: 0}}, train: {individual_reward: 1}}",
             "with contract above 0",
@@ -232,5 +232,5 @@ def test_a_coding_reward_of_your_own_must_have_the_helpers_contract_measured(
     if measured:
         assert load_params(file, ROOT / "conf").train.individual_reward == 0.5
         return
-    with pytest.raises(SettingsError, match=r"own_False:Own does not .*set its attribute needs_contract to True, or"):
+    with pytest.raises(SettingsError, match="or to a custom one whose attribute needs_contract is True"):
         load_params(file, ROOT / "conf")

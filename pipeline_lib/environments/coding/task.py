@@ -209,21 +209,11 @@ class CodingTask(TeamTask):
                 "it to 1 or more, or evaluate.equal_effort to 0"
             )
         reward, generated = params.environment.reward, params.problems.kind == "generated"
-        judged = reward.kind == "custom" or (reward.kind == "fine" and reward.contract > 0)
-        if params.train.individual_reward and not (generated and judged):
+        if params.train.individual_reward and not (generated and make_reward(reward, "pair").needs_contract):
             raise ValueError(
                 "train.individual_reward rewards a helper for meeting its own contract, which generated problems state "
-                "and the fine reward measures: set problems.kind to generated and environment.reward to {kind: fine}, "
-                "with contract above 0, or train.individual_reward to 0"
-            )
-        if (
-            params.train.individual_reward
-            and reward.kind == "custom"
-            and not make_reward(reward, "pair").needs_contract
-        ):
-            raise ValueError(
-                "train.individual_reward rewards a helper for meeting its own contract, which the reward "
-                f"{reward.path} does not have measured: set its attribute needs_contract to True, or "
+                "and some rewards measure: set problems.kind to generated, and environment.reward to {kind: fine} with "
+                "contract above 0, or to a custom one whose attribute needs_contract is True; or set "
                 "train.individual_reward to 0"
             )
         if generated:
