@@ -282,6 +282,9 @@ def write_page(
         {
             "question": study.question,
             "plan": plan,
+            "design": data.design,
+            "metric": metric,
+            "label": info.label,
             "cells": {
                 cell.name: {
                     "run": cell.run,

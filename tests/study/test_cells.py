@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import studies
 from flows.study_cells import same_commit
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.looks import Look
@@ -192,7 +193,7 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
                 "time/step_s": 1,
             }
             write_jsonl(place / f"train/{seed}.jsonl", [row | hacked])
-    page = write_page("rates", STUDY, {"low": Params(), "high": Params()}, WRITTEN, tmp_path / "page")
+    page = write_page("rates", STUDY, {"low": Params(), "high": Params()}, WRITTEN, tmp_path / "rates")
     cells = read_json(page.parent / "study.json")["cells"]
     assert cells["low"]["further"] == {"reward": 2.5, "all_passed": 0.25, "cooperation": 1.0}
     assert cells["high"]["further"]["mutants_noticed"] == 0.75
@@ -200,6 +201,12 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
     text = page.read_text()
     assert "Other metrics" in text and "helper&#39;s mutants noticed" in text and "75.0 %" in text
     assert "Seed 2, reward hacking: fired first at update 1" in text and "none fired" in text
+    monkeypatch.setattr(studies, "KEPT", tmp_path / "kept")
+    studies.keep(page.parent)
+    low = read_json(tmp_path / "kept/rates.json")["cells"]["low"]
+    assert low["updates_to_90_percent"] == [None] * 3 and low["end_of_training"] == {"executed joint actions": 4}
+    assert studies.updates([0.8, 1.0, 0.9, 0.9, 0.8, 1.0]) == 6, "the mean of five"
+    assert (tmp_path / "kept/rates.svg").read_text() in text
 
 
 def test_the_plan_names_a_later_change_of_how_teams_are_judged(tmp_path: Path) -> None:
