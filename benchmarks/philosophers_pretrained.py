@@ -2,10 +2,10 @@
 
     python -m benchmarks.philosophers_pretrained --models smollm2-135m FOLDER_OF_QWEN
 
-Each model plays 30 episodes with five philosophers who move at the same time, and 30 in which they move one after
-another: a ring, P0 to P4, 30 steps, temperature 0.7, the default prompt, no messages.  Nobody is trained.  A model is
-what ``policy.models`` takes; it speaks through its own chat template, and all philosophers share its weights.  A
-condition takes minutes to hours on two cores; every fifteen episodes are kept, and the same command continues.
+Each model plays 30 episodes (`--episodes`) with five philosophers who move at the same time, and as many in which they
+move one after another: a ring, P0 to P4, 30 steps, temperature 0.7, the default prompt, no messages; nobody is trained.
+A model is what ``policy.models`` takes; it speaks through its own chat template; all philosophers share its weights.
+A condition takes minutes to hours on two cores; every fifteen episodes are kept, and the same command continues.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", required=True, help="what policy.models takes")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--episodes", type=int, default=EPISODES, help=f"of each condition, in steps of {PIECE}")
     parser.add_argument("--folder", type=Path, default=Path(".symposium/philosophers"), help="of finished pieces")
     parsed = parser.parse_args()
     cells: dict[str, Any] = storage.read_json(OUTPUT)["cells"] if OUTPUT.exists() else {}
@@ -56,9 +57,9 @@ def main() -> None:
         for name in WITHOUT_A_MODEL:
             cells[f"{name}, {mode}"] = summarise(scripted(name, mode), mode)
         for model in parsed.models:
-            records, seconds = played(model, mode, parsed.folder)
+            records, seconds = played(model, mode, parsed.folder, parsed.episodes)
             cells[f"{Path(model).name.lower()}, {mode}"] = summarise(records, mode) | {"seconds": round(seconds)}
-    storage.write_json(OUTPUT, {"episodes": EPISODES, "temperature": TEMPERATURE, "longest": LONGEST, "cells": cells})
+    storage.write_json(OUTPUT, {"temperature": TEMPERATURE, "longest": LONGEST, "cells": cells})
     storage.write_text(OUTPUT.with_suffix(".md"), table(cells))
     print(table(cells))
 
@@ -77,7 +78,7 @@ def settings(model: str, mode: str) -> Params:
     return compose(sections, ROOT / "conf")
 
 
-def played(model: str, mode: str, folder: Path) -> tuple[list[EpisodeRecord], float]:
+def played(model: str, mode: str, folder: Path, episodes: int) -> tuple[list[EpisodeRecord], float]:
     """Return the episodes of a model and the seconds that they took; plays those that no file holds yet."""
     params = settings(model, mode)
     environment = PhilosophersEnvironment(params.environment)
@@ -90,7 +91,7 @@ def played(model: str, mode: str, folder: Path) -> tuple[list[EpisodeRecord], fl
     seconds = 0.0
     with contextlib.ExitStack() as stack:
         player: Player | None = None
-        for first in range(0, EPISODES, PIECE):
+        for first in range(0, episodes, PIECE):
             kept = here / f"episodes-{first:02d}.json"
             if not kept.exists():
                 if player is None:
@@ -104,7 +105,7 @@ def played(model: str, mode: str, folder: Path) -> tuple[list[EpisodeRecord], fl
                 found = evaluate_team(player, [scenario], PIECE, seed=first, keep_texts=True)
                 spent = time.perf_counter() - began
                 storage.write_json(kept, {"seconds": spent, "records": [record.to_json() for record in found]})
-                print(f"{model}, {mode}: {first + PIECE} of {EPISODES} episodes, {spent:.0f} s", flush=True)
+                print(f"{model}, {mode}: {first + PIECE} of {episodes} episodes, {spent:.0f} s", flush=True)
             piece = storage.read_json(kept)
             records += [EpisodeRecord.from_json(row) for row in piece["records"]]
             seconds += piece["seconds"]
@@ -143,25 +144,26 @@ def summarise(records: Sequence[EpisodeRecord], mode: str) -> dict[str, Any]:
 
 def table(cells: dict[str, Any]) -> str:
     """Return the table as Markdown."""
-    columns = ("player", "mode", "deadlock", "meals", "of the optimum", "starving", "waits", "unreadable", "steps")
+    columns = "player, mode, episodes, deadlock, meals, of the optimum, starving, waits, unreadable, steps"
     lines = [
         f"# Pretrained models at the table of {PHILOSOPHERS}\n",
-        f"{EPISODES} episodes a condition, published prompt, temperature {TEMPERATURE:g}, at most {LONGEST} tokens an "
-        "action, no messages; nobody was trained. A deadlock ends an episode; else it has 30 steps (one after another: "
-        "30 moves).\n",
-        "| " + " | ".join(columns) + " |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|",
+        f"Published prompt, temperature {TEMPERATURE:g}, at most {LONGEST} tokens an action, no messages; nobody was "
+        "trained. A deadlock ends an episode; else it has 30 steps (one after another: 30 moves).\n",
+        f"| {columns.replace(', ', ' | ')} |",
+        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in sorted(cells.items(), key=lambda item: MODES.index(item[1]["mode"])):
         low, high = row["interval"]
         lines.append(
-            f"| {name.rpartition(', ')[0]} | {row['mode']} | {row['deadlock']:.0%} [{low:.0%}, {high:.0%}] "
-            f"| {row['meals']:.1f} | {row['meals_share']:.0%} | {row['starving']:.0%} | {row['waits']:.0%} "
-            f"| {row['unreadable']:.0%} | {row['steps']:.1f} |"
+            f"| {name.rpartition(', ')[0]} | {row['mode']} | {row['episodes']} "
+            f"| {row['deadlock']:.0%} [{low:.0%}, {high:.0%}] | {row['meals']:.1f} | {row['meals_share']:.0%} "
+            f"| {row['starving']:.0%} | {row['waits']:.0%} | {row['unreadable']:.0%} | {row['steps']:.1f} |"
         )
     for name, (episodes, deadlock, _) in PUBLISHED.items():
         low, high = wilson(deadlock, episodes)
-        lines.append(f"| {name}, published | simultaneous | {deadlock:.0%} [{low:.0%}, {high:.0%}] | | | | | | |")
+        lines.append(
+            f"| {name}, published | simultaneous | {episodes} | {deadlock:.0%} [{low:.0%}, {high:.0%}] | | | | | | |"
+        )
     return "\n".join(lines) + "\n"
 
 
