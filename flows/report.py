@@ -150,12 +150,14 @@ def tested_teams(params: Params) -> list[TestedTeam]:
 
 
 def machine() -> str:
-    """Return processor, cores and GPUs, for example ``an AMD EPYC with 2 cores, no GPU``."""
+    """Return processor, its vector instructions, cores and GPUs, e.g. ``AMD EPYC (AVX512), 2 cores, no GPU``."""
     # Seconds, which no other part of a report needs.
     import torch
 
+    # Two processors of one name may have other instructions, round differently, and give another run.
+    vectors = torch.backends.cpu.get_cpu_capability()
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return f"{_processor()}, {os.cpu_count()} cores, {', '.join(gpus) or 'no GPU'}"
+    return f"{_processor()} ({vectors}), {os.cpu_count()} cores, {', '.join(gpus) or 'no GPU'}"
 
 
 def _processor() -> str:

@@ -1,6 +1,7 @@
 import pytest
+import torch
 
-from flows.report import task_name
+from flows.report import machine, task_name
 from pipeline_lib.report.style import wrap
 from pipeline_lib.report.text import cell, sentence_only, typeset
 
@@ -39,3 +40,7 @@ def test_sentences() -> None:
     )
     assert typeset("plan 9d8100e32848 was followed") == "plan 9d8100e32848 was followed"  # a digest, no power of ten
     assert wrap("single-agent GRPO, seed 0", 12) == "single-agent\nGRPO, seed 0"
+
+
+def test_a_page_tells_processors_of_one_name_apart_that_round_differently() -> None:
+    assert f"({torch.backends.cpu.get_cpu_capability()}), " in machine()
