@@ -198,13 +198,13 @@ def prefect_at(url: str) -> Iterator[None]:
 
 
 def _send_what_is_left() -> None:
-    """Let Prefect send logs and events now; at the end of the process it would try a server that is gone, for long."""
-    # Prefect loads while its server starts.
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
+    """Let Prefect send logs and events now; at the end of the process it would try a server that is gone, for long.
 
-    for worker in (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=5.0)
+    Only what is loaded has any; to load it now would fail, where a signal has interrupted the same import.
+    """
+    for module, worker in (("prefect.logging.handlers", "APILogWorker"), ("prefect.events.worker", "EventsWorker")):
+        if module in sys.modules:
+            getattr(sys.modules[module], worker).drain_all(timeout=5.0)
 
 
 def require(api_url: str) -> None:

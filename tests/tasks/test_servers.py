@@ -123,6 +123,26 @@ def test_a_server_that_was_named_but_is_down_is_an_error_with_advice(monkeypatch
         pass
 
 
+def test_a_signal_while_prefect_is_imported_ends_a_run_with_words_alone() -> None:
+    program = """
+import os, signal
+import prometheus_client
+from tasks.runtime.exit_status import explained, sigterm_interrupts
+from tasks.services.servers import starting_prefect_server
+
+class Counter(prometheus_client.Counter):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+prometheus_client.Counter = Counter  # each can be made once in a process
+with explained(), sigterm_interrupts(), starting_prefect_server():
+    import flows.chain
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.stderr, ended.returncode) == ("interrupted; run the same command again to continue\n", 143)
+
+
 @pytest.mark.service
 def test_a_server_with_a_password_is_used_with_it_and_else_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
