@@ -7,6 +7,7 @@ and earlier results are not computed again.  Uncommitted changes are not part of
 
 import configparser
 import contextlib
+import io
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from ruamel.yaml import YAML
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.base import referenced_names
 from pipeline_lib.settings.load import Changes, changed_params, put
+from pipeline_lib.storage import write_text
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
@@ -98,8 +100,9 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
     yaml.preserve_quotes = True
     content = yaml.load(file.read_text(encoding="utf-8")) or {}
     put(content, changes, who)
-    with file.open("w", encoding="utf-8") as stream:
-        yaml.dump(content, stream)
+    text = io.StringIO()
+    yaml.dump(content, text)
+    write_text(file.resolve(), text.getvalue())
     return dict(_differences(present, new))
 
 

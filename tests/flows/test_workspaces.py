@@ -1,5 +1,6 @@
 """Workspaces of experiments: they share what is shared, carry changed settings, and leave the working tree alone."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -232,6 +233,19 @@ def test_settings_are_changed_and_everything_else_stays(
     assert load_params(path, tmp_path / "conf") == wanted
     if file != "{}\n":
         assert path.read_text().startswith("# what a person wrote\nverdict: {alpha: 0.01} # strict\n")
+
+
+def test_settings_that_cannot_be_written_as_on_a_full_disk_leave_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(f"{'# what a person wrote' * 9_000}\ntrain: {{steps: 50}}\n")
+    before, (limit, most) = path.read_text(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            workspaces.write_changes(path, {"train.steps": 60}, "me")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+    assert path.read_text() == before
 
 
 def test_another_variant_replaces_its_section(tmp_path: Path) -> None:
