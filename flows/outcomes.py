@@ -59,6 +59,7 @@ def run(asked: argparse.Namespace) -> None:
     """Print the verdict, or write the plan; raises ArgumentError if a file, a row or an option is wrong."""
     # It loads scipy, which `--help` and a wrong argument can do without.
     from pipeline_lib.evaluation.outcome_verdict import Asked, Columns, OutcomesError, plan_outcomes, verdict_on
+    from pipeline_lib.report.text import harmless
 
     ends = None if asked.metric_range is None else (asked.metric_range[0], asked.metric_range[1])
     wanted = Asked(asked.baseline, asked.systems, asked.margin, ends, asked.alpha, asked.power)
@@ -76,12 +77,12 @@ def run(asked: argparse.Namespace) -> None:
             print(f"{asked.plan}: written {plan.written}, digest {plan.digest[:12]}")
             return
     except OutcomesError as error:
-        raise ArgumentError(str(error)) from None
+        raise ArgumentError(harmless(str(error))) from None
     if asked.page is not None:
         from pipeline_lib.report.outcomes import build_outcomes  # as above
 
         build_outcomes(verdict, asked.page)
-    print(json.dumps(verdict.to_json(), indent=1, allow_nan=False) if asked.json else told(verdict))
+    print(json.dumps(verdict.to_json(), indent=1, allow_nan=False) if asked.json else harmless(told(verdict)))
 
 
 def told(verdict: OutcomeVerdict) -> str:

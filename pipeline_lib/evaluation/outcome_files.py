@@ -297,6 +297,8 @@ def _csv(path: Path, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         heads = [head.strip() for head in next(reader, [])]
         if not any(heads):
             raise OutcomesError(f"{path.name}: the file is empty; its first row must name the columns")
+        if len(heads) == 1 and (other := next((sign for sign in ";,\t" if sign in heads[0]), "")):
+            raise OutcomesError(f"{path.name}, line 1: the columns are separated by {other!r}, not by {delimiter!r}")
         if repeated := [head for head in heads if heads.count(head) > 1]:
             raise OutcomesError(f"{path.name}, line 1: the column {repeated[0]!r} occurs twice")
         for cells in reader:
@@ -345,9 +347,11 @@ def _text(path: Path) -> str:
 def _json(place: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise OutcomesError(f"{place}: not JSON ({reason})") from None
+    except RecursionError:
+        reason = "nested too deeply"
+    except ValueError as error:  # JSONDecodeError, or an integer of more than 4,300 digits
+        reason = getattr(error, "msg", "a number is too long")
+    raise OutcomesError(f"{place}: not JSON ({reason})")
 
 
 # Logs of other programs
@@ -625,7 +629,7 @@ def _shown(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    return str(value).strip().encode(errors="backslashreplace").decode()  # JSON can escape half of a character
 
 
 def _label(place: str, cells: Mapping[str, Any], column: str | None) -> str:
@@ -644,6 +648,8 @@ def _value(place: str, cells: Mapping[str, Any], column: str) -> float | None:
         return None
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
         raise OutcomesError(f"{place}, column {column!r}: {_quoted(value)} is not a number") from None
     if math.isinf(number):

@@ -11,7 +11,7 @@ from pipeline_lib.report import series
 from pipeline_lib.report.page import render
 from pipeline_lib.report.results import difference_cells, differences, p_cell
 from pipeline_lib.report.style import Table
-from pipeline_lib.report.text import typeset
+from pipeline_lib.report.text import harmless, typeset
 
 
 def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
@@ -42,7 +42,7 @@ def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
         ),
         design=[(key.replace("_", " "), _plain(value)) for key, value in found.design.items()],
     )
-    storage.write_text(output, page)
+    storage.write_text(output, harmless(page))
 
 
 def _numbers(found: OutcomeVerdict) -> Table:

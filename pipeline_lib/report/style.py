@@ -33,6 +33,7 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "symposium",
     "font.family": ["DejaVu Sans"],  # laid out in a wide font, shown in the page's own
     "font.size": 9.0,
+    "text.parse_math": False,  # a name may have dollar signs
     "axes.titlesize": 9.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",

@@ -45,6 +45,20 @@ def test_terminal_json_and_page_say_the_same_as_python(file: Path) -> None:
     )
 
 
+def test_names_of_somebody_else_neither_break_the_verdict_nor_steer_the_terminal(tmp_path: Path) -> None:
+    name = "a$\\frac{$ \x1b[31m\u202eteam\ud83d"  # mathematics, a colour, from right to left, half an emoji
+    rows = [
+        {"problem": f"p{i}", "system": system, "value": int(system == name or i % 3 == 0)}
+        for i in range(12)
+        for system in ("base", name)
+    ]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    status, printed, errors = command(tmp_path, "verdict", "o.jsonl", "--page", "o.html")
+    assert status == 0, errors
+    for text in (printed, (tmp_path / "o.html").read_text()):
+        assert "a$\\frac{$ �[31m�team\\ud83d" in text and not {"\x1b", "\u202e"} & set(text)
+
+
 def test_rows_and_frames_are_as_good_as_a_file(file: Path) -> None:
     wanted = symposium.verdict(file).result.to_json()
     assert symposium.verdict(ROWS).result.to_json() == wanted
