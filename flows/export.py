@@ -38,6 +38,11 @@ def main() -> None:
             raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
         if asked.output.exists():
             raise ArgumentError(f"{asked.output} exists already; give another folder, or remove it")
+        try:  # before the team is loaded
+            asked.output.mkdir(parents=True)
+            asked.output.rmdir()
+        except OSError as error:
+            raise ArgumentError(f"{asked.output}: {error.strerror}; give a folder that can be made") from None
         # It loads torch, which `--help` and a wrong argument can do without.
         from tasks.use.exporting import export
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.report.text import harmless
 from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import SEEDS, program_parser, whole
 from tasks.runtime.exit_status import explained
@@ -62,7 +63,7 @@ def main() -> None:
         console, told, episodes = Console(highlight=False), set[str](), []
         for choice in choices:
             if not asked.json:
-                console.print(f"\n{choice.title} plays {problem.id}", style="bold", markup=False)
+                console.print(f"\n{choice.title} plays {harmless(str(problem.id))}", style="bold", markup=False)
             show = Show() if asked.json else TerminalShow(console, metrics, told)
             with opened(params, choice, problem) as player:
                 episodes.append(play(player, choice.title, problem, asked.seed, show))

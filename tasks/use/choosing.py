@@ -131,7 +131,7 @@ def choose_problem(params: Params, words: str | None) -> Any:
         return named_problem(words)
     path = Path(words)
     if "\n" not in words and len(words) < 4096 and path.is_file():
-        words = path.read_text(encoding="utf-8")
+        words = path.read_text(encoding="utf-8", errors="surrogateescape")
         rows = words.strip().splitlines()
         if len(rows) > 1 and all(row.startswith("{") for row in rows):
             raise UnknownChoiceError(f"{path} has {len(rows)} problems, one per line; give a file with one of them")
@@ -155,13 +155,28 @@ def named_problem(name: str) -> Any:
 
 
 def typed_problem(params: Params, text: str) -> Any:
-    """Return the problem that a text describes, unless it is one of the test split; its tests are trusted.
+    """Return the problem that a text describes, JSON or the environment's form for people; its tests are trusted.
 
     Raises:
-        ChoiceError: as `choose_problem`.
+        ChoiceError: it cannot be understood, or is one of the test split; the message says why.
     """
-    problem = problem_from_text(params, text)
-    if problem.content_hash in load_manifest(PROBLEMS)["splits"]["test"]["hashes"]:
+    task = find(params.environment.kind)
+    try:
+        if text.lstrip().startswith("{"):
+            row = json.loads(text)
+            json.dumps(row, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded
+            problem = task.read_problem(row)
+        else:
+            problem = task.parse_problem(text)
+        content = problem.content_hash  # also fails on values of the wrong type
+    except (TypeError, AttributeError):
+        raise UnknownChoiceError(
+            f"this is not a problem of {params.environment.kind}: its keys and values are not like those of a line of "
+            f"{PROBLEMS}/train.jsonl"
+        ) from None
+    except (ValueError, KeyError, RecursionError) as error:
+        raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None
+    if content in load_manifest(PROBLEMS)["splits"]["test"]["hashes"]:
         raise UnknownChoiceError(f"{problem.id} is a problem of the test split, which only the stage test may use")
     return problem
 
@@ -173,25 +188,3 @@ def untrusted_problem(params: Params, text: str) -> Any:
         ChoiceError: as `typed_problem`.
     """
     return find(params.environment.kind).without_code(typed_problem(params, text))
-
-
-def problem_from_text(params: Params, text: str) -> Any:
-    """Return the problem that a text describes: JSON, or the environment's form for people.
-
-    Raises:
-        ChoiceError: it cannot be understood; the message says why.
-    """
-    task = find(params.environment.kind)
-    try:
-        if text.lstrip().startswith("{"):
-            row = json.loads(text)
-            json.dumps(row, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded
-            return task.read_problem(row)
-        return task.parse_problem(text)
-    except TypeError:
-        raise UnknownChoiceError(
-            f"this is not a problem of {params.environment.kind}: its keys are not those of a line of "
-            f"{PROBLEMS}/train.jsonl"
-        ) from None
-    except (ValueError, KeyError) as error:
-        raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

@@ -68,8 +68,13 @@ def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = (
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            why = f"{first['ctx']['error']}, at character {first['loc'][1]}"
+            return refusal(400, f"the body is not JSON ({why}); send one JSON object", None)
         place = ".".join(str(part) for part in first["loc"][1:])
         what = "this API does not know it" if first["type"] == "extra_forbidden" else first["msg"]
+        if isinstance(first["input"], float):
+            what += f", got {first['input']}"
         return refusal(400, f"{place}: {what}" if place else what, place or None)
 
     @app.exception_handler(HTTPException)

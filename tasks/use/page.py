@@ -205,7 +205,7 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
     choices = [choose_team(params, words) for words in (request.team, request.beside) if words]
     metrics = find(params.environment.kind).metrics()
     for side, choice in enumerate(choices):
-        send({"kind": "team", "side": side, "title": choice.title, "problem": problem.id})
+        send({"kind": "team", "side": side, "title": choice.title, "problem": harmless(str(problem.id))})
         with opened(params, choice, problem) as player:
             play(player, choice.title, problem, request.seed, PageShow(side, metrics, send))
 

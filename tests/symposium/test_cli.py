@@ -76,6 +76,13 @@ def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> 
     assert done.stderr.startswith(said)
 
 
+def test_a_folder_that_cannot_be_made_is_said_before_a_team_is_exported_to_it(tmp_path: Path) -> None:
+    (tmp_path / "models/trained/team-0/step-00010").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    ended = command(tmp_path, "export", "file/team", "--seed", 0, "--step", 10)
+    assert ended.status == 2 and ended.err == "error: file/team: Not a directory; give a folder that can be made\n"
+
+
 def test_completion_offers_commands_options_and_values() -> None:
     def offered(words: str, at: int) -> set[str]:
         environment = {"_SYMPOSIUM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}

@@ -136,6 +136,15 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(served: Served):
     refused(lambda: chat(served, "one", "pick", stop=[""]), 400, "stop")
     refused(lambda: served.client.models.retrieve("three"), 404, "there are team, one, two")
     refused(lambda: chat(served, "one", "pick", temperature=-1), 400, "temperature")
+    for body, words in (
+        (b'{"model": "one", }', "the body is not JSON (Expecting property name enclosed in double quotes, at char"),
+        (
+            b'{"model": "one", "messages": [], "temperature": NaN}',
+            "less than or equal to 2, got nan",
+        ),
+    ):
+        status, found = served.send(body)
+        assert status == 400 and words in found["error"]["message"], found
     refused(lambda: chat(served, "one", "pick " * 64), 400, "the prompt has 64 tokens; 64 hold prompt and answer")
     refused(lambda: chat(served, "one", ""), 400, "the prompt has 0 tokens")
     refused(lambda: served.client.completions.create(model="team", prompt="red"), 400, "chat/completions only")

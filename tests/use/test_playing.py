@@ -212,8 +212,18 @@ def test_an_empty_text_is_no_problem_and_does_not_mean_the_first(prepared: Param
 
 
 def test_a_row_that_is_no_problem_is_refused_with_the_file_that_has_some(prepared: Params):
-    with pytest.raises(choosing.ChoiceError, match=r"its keys are not those of a line of data/problems/train\.jsonl"):
-        choosing.typed_problem(prepared, '{"a": 1}')
+    row = json.loads((PROBLEMS / "validation.jsonl").read_text().splitlines()[0])
+    for wrong in ({"a": 1}, row | {"observations": None}, row | {"observations": {"main": 5}}, row | {"prelude": 5}):
+        with pytest.raises(choosing.ChoiceError, match=r"are not like those of a line of data/problems/train\.jsonl"):
+            untrusted_problem(prepared, json.dumps(wrong))
+    with pytest.raises(choosing.ChoiceError, match="not a problem of coding: maximum recursion depth"):
+        untrusted_problem(prepared, '{"a":' * 100_000)
+
+
+def test_a_file_that_is_not_text_is_no_problem(prepared: Params, tmp_path: Path):
+    (tmp_path / "mine.json").write_bytes(b'{"id": "\xff"}')
+    with pytest.raises(choosing.ChoiceError, match="not a problem of coding: 'utf-8' codec"):
+        choosing.choose_problem(prepared, str(tmp_path / "mine.json"))
 
 
 def test_a_problem_with_half_a_character_is_refused(prepared: Params):
