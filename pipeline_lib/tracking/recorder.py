@@ -191,13 +191,19 @@ class Recorder(RunRecorder):
 
     @contextmanager
     def _model(self, key: RunKey, name: str, step: int, digest: str, uri: str) -> Iterator[str]:
-        """Yield the id of a checkpoint's model under the lock; create the model if it does not exist."""
+        """Yield the id of a checkpoint's model under the lock; create the model if it does not exist.
+
+        If machines that share no lock have created several, all keep the one with the lowest id.
+        """
         experiment, run = self.ids(key)
         identity = f"{key.run}/{name}/{digest}"
         with self._alone():
             models = self._client.search_logged_models([experiment], filter_string=f"tags.`{TAG_MODEL}` = '{identity}'")
             if models:
-                yield str(models[0].model_id)
+                kept, *doubled = sorted(str(model.model_id) for model in models)
+                for model in doubled:
+                    self._client.delete_logged_model(model)
+                yield kept
                 return
             pointers = {"symposium.digest": digest, "symposium.uri": uri, "symposium.step": str(step)}
             tags = {TAG_MODEL: identity, TAG_RUN: key.run, **pointers, "mlflow.model.isExternal": "true"}

@@ -4,7 +4,8 @@ Runs are found by tags before they are created, under a lock for all processes o
 a value at a step keeps it.  So a resumed run may log its history again from the start.
 
 Machines that share a server share no lock.  There, who has created a run waits until all who did so at the same moment
-can see each other's; the run with the lowest id stays, and each removes its own.  Their clocks may differ by a minute.
+can see each other's.  The run that was opened stays, else the one with the lowest id, and those that nobody opened are
+removed: also those of a request that MLflow sent again to a server that stood still.  Clocks may differ by a minute.
 
 Methods raise MLflow's exceptions.  Importing this module imports MLflow, which takes a second.
 """
@@ -15,11 +16,13 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.connection import connect, experiment_id, local_artifacts
@@ -51,7 +54,7 @@ class RunRecorder:
         self._client = connect(uri, home)
         self._experiments: dict[str, str] = {}
         self._runs: dict[RunKey, str] = {}
-        self._known_steps: dict[str, dict[str, set[int]]] = {}
+        self._known_steps: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
 
     def apply(self, operation: Operation) -> None:
         """Apply one operation; raises AttributeError for an unknown kind."""
@@ -218,7 +221,6 @@ class RunRecorder:
     def _find_or_create(self, key: RunKey, experiment: str, parent: str, process: str, when: int | None) -> str:
         identity = {TAG_RUN: key.run, TAG_SETTINGS: key.settings, TAG_PART: key.part or _NO_PART}
         wanted = " AND ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
-        made = ""
         with self._alone():
             began = time.monotonic()
             found = list(self._client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"]))
@@ -226,26 +228,26 @@ class RunRecorder:
                 tags = {**identity, TAG_PROCESS: process, TAG_CREATED: f"{time.time():.1f}"}
                 tags |= {TAG_PARENT: parent} if parent else {}
                 found = [self._client.create_run(experiment, when, tags, key.name)]
-                made = str(found[0].info.run_id)
         if is_shared(self._uri) and any(is_young(run.data.tags) for run in found):
             # Who asked before this one was made may still be making theirs, as slowly as this server is.
             time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
-            found = sorted(self._client.search_runs([experiment], wanted), key=lambda run: str(run.info.run_id))
-        kept = str(found[0].info.run_id)
-        if made == kept:
-            self._known_steps[kept] = defaultdict(set)  # a new run has no history
-        elif made:
-            self._client.delete_run(made)
-        return kept
+            found = sorted(
+                self._client.search_runs([experiment], wanted),
+                key=lambda run: (TAG_OWNED not in run.data.tags, str(run.info.run_id)),
+            )
+            for doubled in found[1:]:
+                if TAG_OWNED not in doubled.data.tags:
+                    with suppress(MlflowException):  # another machine was faster
+                        self._client.delete_run(doubled.info.run_id)
+        return str(found[0].info.run_id)
 
     def _steps(self, run: str) -> dict[str, set[int]]:
-        """Return the steps that already have a value, by metric; one request per metric of a run, then cached."""
-        if run not in self._known_steps:
-            logged_steps: dict[str, set[int]] = defaultdict(set)
-            for name in self._client.get_run(run).data.metrics:
-                logged_steps[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
-            self._known_steps[run] = logged_steps
-        return self._known_steps[run]
+        """Return the steps that already have a value, by metric; one request per metric that another has logged."""
+        logged_steps = self._known_steps[run]
+        for newest in self._client.get_run(run).data.to_proto().metrics:
+            if newest.step not in logged_steps[newest.key]:
+                logged_steps[newest.key] = {each.step for each in self._client.get_metric_history(run, newest.key)}
+        return logged_steps
 
 
 def is_shared(uri: str) -> bool:

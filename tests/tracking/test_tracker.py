@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker
+from pipeline_lib.tracking.operations import RunKey
+from pipeline_lib.tracking.recorder import Recorder
 from pipeline_lib.tracking.tracker import flat
 from tests.tracking.conftest import Reader
 
@@ -56,6 +58,47 @@ def test_a_resumed_run_joins_and_logs_no_step_twice(home: Path, reader: Reader) 
     second.close(60)
     assert reader.curve("train seed 0", "reward") == [(step, step) for step in range(8)]
     assert reader.curve("train seed 0", "loss") == [(step, -step) for step in range(8)]
+
+
+def test_machines_that_train_the_same_at_the_same_moment_double_no_step_and_no_checkpoint(
+    home: Path, tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = RunKey("team", "brave-owl", A, "train/seed=0", "brave-owl train seed 0")
+    one, two = (Recorder(f"sqlite:///{home}/mlflow.db", tmp_path / name) for name in ("one", "two"))  # share no lock
+    for who, steps in ((one, (1, 2)), (two, (1, 2, 3)), (one, (3, 4)), (two, (4,))):
+        who.metrics(key, [("reward", float(step), 1000 * step + (who is one), step) for step in steps])
+    assert reader.curve("train seed 0", "reward") == [(step, step) for step in (1, 2, 3, 4)]
+    checkpoint = dataclasses.asdict(Checkpoint("step-4", 4, "a" * 64, "models/x"))
+    create = one._client.create_logged_model
+
+    def both(*arguments: Any, **options: Any) -> Any:
+        two.checkpoint(key, checkpoint)
+        return create(*arguments, **options)
+
+    monkeypatch.setattr(one._client, "create_logged_model", both)
+    one.checkpoint(key, checkpoint)
+    for who in (two, one):
+        who.checkpoint_metrics(key, checkpoint, {"tests_passed": 0.5}, ("validation", "d" * 64), 5000)
+    (model,) = reader.client.search_logged_models([one.ids(key)[0]])
+    assert [(found.key, found.value) for found in model.metrics or []] == [("tests_passed", 0.5)]
+
+
+def test_a_request_for_a_run_that_is_sent_again_makes_one_run(
+    home: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MLflow does when a server stands still for longer than it waits for an answer, and then does both."""
+    monkeypatch.setattr("pipeline_lib.tracking.runs.is_shared", lambda uri: True)
+    monkeypatch.setattr("pipeline_lib.tracking.runs.SETTLE_S", 0.0)
+    recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
+    create = recorder._client.create_run
+
+    def twice(*arguments: Any) -> Any:
+        return min((create(*arguments) for _ in range(2)), key=lambda run: str(run.info.run_id))
+
+    monkeypatch.setattr(recorder._client, "create_run", twice)
+    keys = [RunKey("team", "brave-owl", A, part, f"brave-owl {part}".strip()) for part in ("", "train seed 0")]
+    made = {recorder.ids(key)[1] for key in keys}
+    assert {run.info.run_id for run in reader.runs().values()} == made
 
 
 def test_another_identity_is_another_run(home: Path, reader: Reader) -> None:
