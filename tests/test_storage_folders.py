@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.storage import new_folder
+from pipeline_lib.storage import new_folder, own_number
 
 
 def _names(folder: Path) -> list[str]:
@@ -47,9 +47,10 @@ def test_a_failure_leaves_the_old_folder_and_no_rest(tmp_path: Path):
 
 def test_leftovers_of_killed_processes_go_and_those_of_living_ones_stay(tmp_path: Path):
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    for pid in (int(dead.stdout), os.getppid()):
-        (tmp_path / f".target.{pid}.part").mkdir()
-    (tmp_path / f".target.old.{int(dead.stdout)}.part").mkdir()
+    here = own_number().partition("-")[0]
+    ended, lives, elsewhere = f"{here}-{int(dead.stdout)}", f"{here}-{os.getppid()}", f"1{here}-{int(dead.stdout)}"
+    for name in (ended, lives, elsewhere, f"old.{ended}"):
+        (tmp_path / f".target.{name}.part").mkdir()
     with new_folder(tmp_path / "target"):
         pass
-    assert _names(tmp_path) == [f".target.{os.getppid()}.part", "target"]
+    assert _names(tmp_path) == sorted([f".target.{elsewhere}.part", f".target.{lives}.part", "target"])

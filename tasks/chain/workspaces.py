@@ -18,11 +18,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from pipeline_lib.locks import locked
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.base import referenced_names
 from pipeline_lib.settings.load import Changes, changed_params, put
 from pipeline_lib.storage import write_text
-from pipeline_lib.tracking.processes import is_gone, own_process
+from pipeline_lib.tracking.processes import is_alive, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
 from tasks.services.process_environment import child_environment, places
@@ -37,35 +38,40 @@ def workspace(project: Path, name: str) -> Iterator[Path]:
     Raises:
         ChainError: another process runs an experiment of this name, the project has no commit, or git or DVC fails.
     """
-    remove_abandoned()
     folder = places().home / "workspaces" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
     owner = folder.with_name(f"{name}.{OWNER}")
-    try:
-        with owner.open("x") as file:  # only one process can make it
-            file.write(own_process())
-    except FileExistsError:
-        raise ChainError(f"{folder}: another process runs an experiment of this name; start this one again") from None
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
+    with contextlib.ExitStack() as held:
+        with running() as names:
+            if name in names:
+                why = "another process runs an experiment of this name; start this one again"
+                raise ChainError(f"{folder}: {why}")
+            held.enter_context(locked(owner))
+            owner.write_text(own_process())
+        held.callback(owner.unlink, missing_ok=True)
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         git(project, "clone", "--quiet", "--shared", "--no-checkout", str(project), str(folder))
         git(folder, "checkout", "--quiet", "--detach", git(project, "rev-parse", "HEAD"))
         _share_cache(project, folder)
         _share_author(project, folder)
         git(folder, "config", PROJECT, str(project))  # a look at the test split counts for the project
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        owner.unlink(missing_ok=True)
 
 
-def remove_abandoned() -> None:
-    """Remove the workspaces of processes that have ended."""
-    for owner in (places().home / "workspaces").glob(f"*.{OWNER}"):
-        with contextlib.suppress(OSError):
-            if is_gone(owner.read_text()):
-                shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
-                owner.unlink(missing_ok=True)
+@contextlib.contextmanager
+def running() -> Iterator[set[str]]:
+    """Yield the names of the experiments that run, while none begins; workspaces of others are removed before.
+
+    Whose process has ended is known by its lock, also if that was in another container with the same folder.
+    """
+    folder = places().home / "workspaces"
+    with locked(folder.with_suffix(".lock")):
+        for owner in folder.glob(f"*.{OWNER}"):
+            with contextlib.suppress(OSError), locked(owner, wait=False):
+                if not is_alive(owner.read_text()):  # earlier versions, which a worker may run, hold no lock
+                    shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
+                    owner.unlink(missing_ok=True)
+        yield {owner.stem for owner in folder.glob(f"*.{OWNER}")}
 
 
 def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
@@ -157,8 +163,8 @@ def free_name(project: Path, wanted: str, share: bool = False) -> str:
     refs = git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
     refs += git(project, "ls-remote", "origin", "refs/exps/*").split() if share else []
     taken = {ref.rpartition("/")[2] for ref in refs}
-    remove_abandoned()
-    taken |= {owner.stem for owner in (places().home / "workspaces").glob(f"*.{OWNER}")}  # running now
+    with running() as names:
+        taken |= names
     number = 1
     while (name := base if number == 1 else f"{base}-{number}") in taken:
         number += 1

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
-
+from pipeline_lib.storage import is_left, own_number
 from tasks.services.end_with_parent import STOP_S, end_with, end_within
 from tasks.services.process_environment import child_environment, places, prepare
 from tasks.services.processes import start, stop
@@ -78,7 +77,7 @@ def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], di
     if stages <= jobs:
         yield dict
         return
-    path = places().home / f"preloaded-{os.getpid()}.sock"
+    path = places().home / f"preloaded-{own_number()}.sock"
     path.unlink(missing_ok=True)  # of a killed process with the same number
     program = [sys.executable, "-m", "tasks.services.preloaded", str(path)]
     process = start(program, child_environment(PYTHONUNBUFFERED="1"), project, subprocess.DEVNULL)
@@ -215,7 +214,7 @@ def _fork_and_wait(
 def _remove_abandoned(folder: Path) -> None:
     """Remove the sockets of processes that were killed."""
     for socket_file in [*folder.glob("preloaded-*.sock"), *folder.glob("preloaded-*.new")]:
-        if not psutil.pid_exists(int(socket_file.stem.rpartition("-")[2])):
+        if is_left(socket_file.stem.removeprefix("preloaded-")):
             socket_file.unlink(missing_ok=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows import study_cells
+from pipeline_lib.locks import locked
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain import workspaces
@@ -160,11 +161,15 @@ def test_the_workspace_of_a_process_that_is_gone_is_removed(toy: Path) -> None:
     code = "from pipeline_lib.tracking.processes import own_process; print(own_process())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     folder = toy / ".symposium" / "workspaces"
-    for name, owner in (("dead", done.stdout.strip()), ("living", own_process())):
+    contained = own_process().replace("/", "/1", 3)
+    owners = {"dead": done.stdout.strip(), "living": own_process(), "gone": contained, "contained": contained}
+    for name, owner in owners.items():
         (folder / name).mkdir(parents=True)
         (folder / f"{name}.owner").write_text(owner)
-    workspaces.remove_abandoned()
-    assert sorted(path.name for path in folder.iterdir()) == ["living", "living.owner"]
+    with locked(folder / "contained.owner"), workspaces.running() as names:
+        assert names == {"living", "contained"}
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"living", "living.owner", "contained", "contained.owner"}
 
 
 def test_the_workspace_of_an_experiment_that_is_running_is_left_alone(toy: Path) -> None:
