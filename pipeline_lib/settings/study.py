@@ -17,6 +17,7 @@ from pipeline_lib.settings.load import Changes, changed_params
 from pipeline_lib.settings.mistakes import SettingsError, explain
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping
+from pipeline_lib.settings.train import GREATEST_SEED
 
 MIN_SEEDS = 3
 
@@ -52,8 +53,8 @@ class StudySettings(Section):
             raise ValueError("seeds.train cannot be changed here: all cells have the training seeds of the key seeds")
         if len(cells_of(self)) < math.prod(map(len, self.factors.values())):
             raise ValueError("two cells have the same name, which is made of their levels; rename a level")
-        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds {list(self.seeds)} must be different and not negative")
+        if len(set(self.seeds)) != len(self.seeds) or not all(0 <= seed <= GREATEST_SEED for seed in self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} must be different, and from 0 to {GREATEST_SEED}")
         return self
 
 

@@ -322,6 +322,10 @@ def unfit_for_tools(train: TrainSettings) -> str:
     return next((change for change, needed in changes.items() if needed), "")
 
 
+#: What NumPy and torch take.
+GREATEST_SEED = 2**32 - 1
+
+
 class SeedSettings(Section):
     """Training seeds; a claim about training, rather than about one checkpoint, needs at least three."""
 
@@ -333,6 +337,6 @@ class SeedSettings(Section):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         for name, seeds in (("train", self.train), ("single_agent", self.single_agent)):
-            if len(set(seeds)) != len(seeds) or min(seeds, default=0) < 0:
-                raise ValueError(f"seeds.{name} {list(seeds)} must be different and not negative")
+            if len(set(seeds)) != len(seeds) or not all(0 <= seed <= GREATEST_SEED for seed in seeds):
+                raise ValueError(f"seeds.{name} {list(seeds)} must be different, and from 0 to {GREATEST_SEED}")
         return self

@@ -52,6 +52,7 @@ def test_the_shipped_file_spells_out_every_default():
     ("text", "said"),
     [
         ("train: {steps: default 61}", "train.steps: got 'default 61', but the default is 60"),
+        ("seeds: {train: [18446744073709551616]}", "must be different, and from 0 to 4294967295"),
         ('seeds: {train: ["3"]}', "seeds.train: got ['3'], but the default is [0, 1, 2]"),
         ("train: {stepz: default 60}", "train.stepz: there is no such setting; did you mean 'steps'?"),
         ("trian: {steps: default 60}", "sandbox, seeds, train, verdict; did you mean 'train'?"),
