@@ -21,7 +21,7 @@ from tasks.chain.study import cell_folder
 KEPT = Path(__file__).parents[1] / "docs/studies"
 DOC = Path(__file__).parent / "results/studies.md"
 PASSED = Metric("hidden tests passed", share=True)
-ENOUGH, WINDOW = 0.9, 5
+SHARES, WINDOW = (0.5, 0.9), 5
 HEAD = """# Studies that were run
 
 Written by `python -m benchmarks.studies` from the numbers beside the figures; what it means:
@@ -82,7 +82,10 @@ def keep(folder: Path) -> None:
         runs = [list(storage.read_jsonl(file)) for file in files]
         executed = round(sum(row["executions/count"] for run in runs for row in run) / len(runs))
         cell["end_of_training"] = {"executed joint actions": executed}
-        cell["updates_to_90_percent"] = [updates([row[f"metrics/{kept['metric']}"] for row in run]) for run in runs]
+        values = [[row[f"metrics/{kept['metric']}"] for row in run] for run in runs]
+        cell |= {
+            f"updates_to_{round(100 * share)}_percent": [updates(run, share) for run in values] for share in SHARES
+        }
     drawn = re.search(
         r'<svg [^>]*aria-label="On the test problems".*?</svg>',
         (folder / "index.html").read_text(encoding="utf-8"),
@@ -94,10 +97,10 @@ def keep(folder: Path) -> None:
     storage.write_text(KEPT / f"{folder.name}.svg", drawn[0])
 
 
-def updates(values: Sequence[float]) -> int | None:
-    """Return the first update at which the mean of `WINDOW` is at least `ENOUGH`, or None."""
+def updates(values: Sequence[float], share: float) -> int | None:
+    """Return the first update at which the mean of `WINDOW` is at least ``share``, or None."""
     means = (sum(values[end - WINDOW : end]) / WINDOW for end in range(WINDOW, len(values) + 1))
-    return next((end for end, mean in enumerate(means, WINDOW) if mean >= ENOUGH), None)
+    return next((end for end, mean in enumerate(means, WINDOW) if mean >= share), None)
 
 
 def main() -> None:

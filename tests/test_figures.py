@@ -52,7 +52,11 @@ QUOTED = [
     ("studies.md", "### A large and a small agent", ["docs/studies/pairs.json"]),
     ("studies.md", "### Three rewards", ["docs/studies/reward.json"]),
     ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
-    ("studies.md", "### Own rewards", ["docs/studies/own-rewards-coding.json"]),
+    (
+        "studies.md",
+        "### Own rewards",
+        ["docs/studies/own-rewards-coding.json", "docs/studies/own-rewards-philosophers.json"],
+    ),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
     (

@@ -205,7 +205,7 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
     studies.keep(page.parent)
     low = read_json(tmp_path / "kept/rates.json")["cells"]["low"]
     assert low["updates_to_90_percent"] == [None] * 3 and low["end_of_training"] == {"executed joint actions": 4}
-    assert studies.updates([0.8, 1.0, 0.9, 0.9, 0.8, 1.0]) == 6, "the mean of five"
+    assert studies.updates([0.8, 1.0, 0.9, 0.9, 0.8, 1.0], 0.9) == 6, "the mean of five"
     assert (tmp_path / "kept/rates.svg").read_text() in text
 
 
