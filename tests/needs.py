@@ -102,6 +102,9 @@ NEEDS = {
     "reasoning-gym": Need(
         lambda: importlib.util.find_spec("reasoning_gym") is not None, "pip install reasoning-gym==0.1.25, and gcc"
     ),
+    "prefect-docker": Need(
+        lambda: importlib.util.find_spec("prefect_docker") is not None, "pip install prefect-docker==0.7.4"
+    ),
     "team servers": Need(
         lambda: all(importlib.util.find_spec(name) for name in ("psycopg", "boto3", "dvc_s3")) and _postgres(),
         "pip install '.[team]' and apt-get install postgresql",
