@@ -53,18 +53,19 @@ def file_digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
-def own_number() -> str:
-    """Return the number of this process with that of its container: others that share the folder may have the same."""
-    return f"{_container()}-{os.getpid()}"
+def process_label() -> str:
+    """Return the id of this process with that of its namespace: containers that share a folder have equal ids."""
+    return f"{pid_namespace()}-{os.getpid()}"
 
 
-def is_left(number: str) -> bool:
-    """Return whether the process of an `own_number` has ended; False if it is in another container."""
-    container, _, pid = number.partition("-")
-    return container == _container() and not Path(f"/proc/{pid}").exists()
+def has_ended(label: str) -> bool:
+    """Return whether the process of a `process_label` has ended; False if it is in another container."""
+    namespace, _, pid = label.partition("-")
+    return namespace == pid_namespace() and not Path(f"/proc/{pid}").exists()
 
 
-def _container() -> str:
+def pid_namespace() -> str:
+    """Return the namespace in which process ids mean something here; empty where the system does not say."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:  # no Linux
@@ -74,7 +75,7 @@ def _container() -> str:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` so that the file is complete or untouched; parents are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{own_number()}.part")
+    temporary = path.with_name(f".{path.name}.{process_label()}.part")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -95,16 +96,16 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{path.name}.*.part"):
-        if (number := leftover.name.split(".")[-2]) == own_number() or is_left(number):
+        if (label := leftover.name.split(".")[-2]) == process_label() or has_ended(label):
             shutil.rmtree(leftover, ignore_errors=True)
-    temporary = path.with_name(f".{path.name}.{own_number()}.part")
+    temporary = path.with_name(f".{path.name}.{process_label()}.part")
     temporary.mkdir()
     try:
         yield temporary
         for written in [*temporary.rglob("*"), temporary]:
             _flush(written)
         if path.exists():
-            old = path.with_name(f".{path.name}.old.{own_number()}.part")
+            old = path.with_name(f".{path.name}.old.{process_label()}.part")
             path.rename(old)
             temporary.rename(path)
             shutil.rmtree(old)

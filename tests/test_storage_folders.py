@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.storage import new_folder, own_number
+from pipeline_lib.storage import new_folder, process_label
 
 
 def _names(folder: Path) -> list[str]:
@@ -47,7 +47,7 @@ def test_a_failure_leaves_the_old_folder_and_no_rest(tmp_path: Path):
 
 def test_leftovers_of_killed_processes_go_and_those_of_living_ones_stay(tmp_path: Path):
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    here = own_number().partition("-")[0]
+    here = process_label().partition("-")[0]
     ended, lives, elsewhere = f"{here}-{int(dead.stdout)}", f"{here}-{os.getppid()}", f"1{here}-{int(dead.stdout)}"
     for name in (ended, lives, elsewhere, f"old.{ended}"):
         (tmp_path / f".target.{name}.part").mkdir()

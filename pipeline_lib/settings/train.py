@@ -322,7 +322,7 @@ def unfit_for_tools(train: TrainSettings) -> str:
     return next((change for change, needed in changes.items() if needed), "")
 
 
-#: What NumPy and torch take.
+#: Every generator of random numbers takes seeds of 32 bits.
 GREATEST_SEED = 2**32 - 1
 
 

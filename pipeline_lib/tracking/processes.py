@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
+from pipeline_lib.storage import pid_namespace
+
 
 class _Place(NamedTuple):
     """Where process ids mean something; each part is empty where the system does not say."""
@@ -31,12 +33,8 @@ def _read(path: str) -> str:
 
 @cache
 def _here() -> _Place:
-    try:
-        namespace = str(Path("/proc/self/ns/pid").stat().st_ino)
-    except OSError:  # no Linux
-        namespace = ""
     boot = _read("/proc/sys/kernel/random/boot_id")
-    return _Place(socket.gethostname(), _read("/etc/machine-id"), boot, namespace)
+    return _Place(socket.gethostname(), _read("/etc/machine-id"), boot, pid_namespace())
 
 
 def own_process(pid: int | None = None) -> str:

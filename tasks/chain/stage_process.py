@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from rich.console import Console
 
-from pipeline_lib.storage import own_number
+from pipeline_lib.storage import process_label
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
@@ -65,7 +65,7 @@ class StageProcess:
 
     def __init__(self, name: str, project: Path, run: str, pull: bool = False, **variables: str) -> None:
         self.name = name
-        self._progress = places().home / "progress" / f"{own_number()}-{name}.json"
+        self._progress = places().home / "progress" / f"{process_label()}-{name}.json"
         self._progress.parent.mkdir(parents=True, exist_ok=True)
         self._progress.unlink(missing_ok=True)
         self._project, self._pull = project, pull

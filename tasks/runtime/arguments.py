@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar
 
+from pipeline_lib.settings.train import GREATEST_SEED
 from tasks.experiment.arms import ARMS, TEAM
 
-PORTS, SEEDS = (0, 65_535), (0, 2**32 - 1)
+PORTS, SEEDS = (0, 65_535), (0, GREATEST_SEED)
 
 _N = TypeVar("_N", int, float)
 

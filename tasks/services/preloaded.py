@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pipeline_lib.storage import is_left, own_number
+from pipeline_lib.storage import has_ended, process_label
 from tasks.services.end_with_parent import STOP_S, end_with, end_within
 from tasks.services.process_environment import child_environment, places, prepare
 from tasks.services.processes import start, stop
@@ -77,7 +77,7 @@ def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], di
     if stages <= jobs:
         yield dict
         return
-    path = places().home / f"preloaded-{own_number()}.sock"
+    path = places().home / f"preloaded-{process_label()}.sock"
     path.unlink(missing_ok=True)  # of a killed process with the same number
     program = [sys.executable, "-m", "tasks.services.preloaded", str(path)]
     process = start(program, child_environment(PYTHONUNBUFFERED="1"), project, subprocess.DEVNULL)
@@ -214,7 +214,7 @@ def _fork_and_wait(
 def _remove_abandoned(folder: Path) -> None:
     """Remove the sockets of processes that were killed."""
     for socket_file in [*folder.glob("preloaded-*.sock"), *folder.glob("preloaded-*.new")]:
-        if is_left(socket_file.stem.removeprefix("preloaded-")):
+        if has_ended(socket_file.stem.removeprefix("preloaded-")):
             socket_file.unlink(missing_ok=True)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline_lib.storage import own_number
+from pipeline_lib.storage import process_label
 from tasks.services.process_environment import HOME
 from tasks.services.stage_proxy import ADDRESS, differing
 from tests.needs import needs
@@ -56,7 +56,7 @@ class Preloaded:
 
 def start_in(home: Path) -> Preloaded:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | {HOME: str(home)}
-    socket = home / f"preloaded-{own_number()}.sock"
+    socket = home / f"preloaded-{process_label()}.sock"
     command = [sys.executable, "-m", "tasks.services.preloaded", str(socket)]
     process = subprocess.Popen(command, cwd=ROOT, env=environment | {"PYTHONUNBUFFERED": "1"})  # as `preloaded` does
     wait(lambda: socket.exists() or process.poll() is not None)
@@ -67,7 +67,7 @@ def start_in(home: Path) -> Preloaded:
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
     home = tmp_path_factory.mktemp("a" * 120)  # a path too long for the address of a socket
-    here, dead = own_number().partition("-")[0], 2**22 + 1  # beyond the greatest process number
+    here, dead = process_label().partition("-")[0], 2**22 + 1  # beyond the greatest process number
     for name in (f"preloaded-{here}-{dead}.sock", f"preloaded-{here}-{dead}.new", f"preloaded-1{here}-{dead}.sock"):
         (home / name).touch()
     found = start_in(home)
