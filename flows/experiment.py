@@ -12,15 +12,17 @@ DVC decides which stages must run.  This is the same as ``python -m flows.experi
 
 import argparse
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from queue import SimpleQueue
 
+from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.load import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
-from tasks.chain.graph import chain_and_stale, check_targets
+from tasks.chain.graph import ChainError, chain_and_stale, check_targets
 from tasks.chain.sharing import sharing
 from tasks.chain.workspaces import slug, write_changes
 from tasks.experiment.arms import REPORT, RESULTS
@@ -82,6 +84,23 @@ def change(overrides: list[str], targets: list[str]) -> None:
         print(f"params.yaml: {key}: {old} -> {new}")
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let no other ``symposium run`` of this folder begin, whose ``-S`` would make results of this one stale.
+
+    Raises:
+        ChainError: another one is running.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(Path(".symposium/run.lock"), wait=False))
+        except BlockingIOError:
+            raise ChainError(
+                "another `symposium run` works in this folder; wait until it ends (nothing was changed)"
+            ) from None
+        yield
+
+
 def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "SimpleQueue[str] | None" = None) -> None:
     """Bring the project up to date, or say that it is; put the stages that did work into ``shared``.
 
@@ -127,13 +146,14 @@ def main() -> None:
         if given.on:
             elsewhere(given)
             return
-        if given.set_param:
-            change(given.set_param, given.targets)
-        name = run_name(load_params().model_dump(mode="json"))
-        with sharing(Path.cwd()) if given.share else nullcontext() as shared:
-            run_stale(given.targets, given.jobs, name, given.plain, shared)
-            if not given.targets:
-                print(outcome(Path.cwd(), time.monotonic() - began))
+        with alone():
+            if given.set_param:
+                change(given.set_param, given.targets)
+            name = run_name(load_params().model_dump(mode="json"))
+            with sharing(Path.cwd()) if given.share else nullcontext() as shared:
+                run_stale(given.targets, given.jobs, name, given.plain, shared)
+                if not given.targets:
+                    print(outcome(Path.cwd(), time.monotonic() - began))
 
 
 if __name__ == "__main__":

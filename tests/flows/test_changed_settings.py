@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.experiment import change, parser
+from flows.experiment import alone, change, main, parser
 from pipeline_lib.settings import SettingsError, load_params
 from tests.flows.project import ROOT
 
@@ -46,4 +46,15 @@ def test_a_change_with_which_the_run_could_not_end_well_changes_nothing(project:
         change(["problems=humaneval", "problems.source=mine.jsonl"], [])
     with pytest.raises(SettingsError, match=r"override .=3.: expected section\.key=value"):
         change(["=3"], [])
+    assert (project / "params.yaml").read_text() == before
+
+
+def test_a_second_run_in_the_same_folder_changes_nothing_under_the_first_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    before = (project / "params.yaml").read_text()
+    monkeypatch.setattr("sys.argv", ["symposium run", "-S", "train.steps=20"])
+    with alone(), pytest.raises(SystemExit, match="1"):
+        main()
+    assert "another `symposium run` works in this folder" in capsys.readouterr().err
     assert (project / "params.yaml").read_text() == before
