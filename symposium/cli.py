@@ -70,7 +70,11 @@ class Program(click.Command):
             raise click.ClickException(str(error)) from None
         sys.path.insert(0, str(Path.cwd()))  # as for the stages, so that settings can name the project's own classes
         sys.argv = [f"symposium {self.name}", *ctx.args]
-        importlib.import_module(self.module).main()
+        try:
+            importlib.import_module(self.module).main()
+        except KeyboardInterrupt:  # while the program was loaded; after that it ends itself
+            click.echo("interrupted; run the same command again to continue", err=True)
+            sys.exit(130)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer the options of the program, and the values of arguments that have a few."""

@@ -360,7 +360,7 @@ def read_study(name_or_file: str) -> tuple[str, StudySettings, dict[str, Params]
         SettingsError: there is no such study, or its settings are wrong.
     """
     given = Path(name_or_file)
-    path = given if given.suffix == ".yaml" else STUDIES / f"{name_or_file}.yaml"
+    path = given if given.suffix in (".yaml", ".yml") else STUDIES / f"{name_or_file}.yaml"
     study, project = load_study(path), Path.cwd()
     settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
     for params in settings.values():

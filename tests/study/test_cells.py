@@ -146,6 +146,8 @@ def test_a_study_whose_cells_are_judged_differently_is_refused_when_it_is_read(
         (tmp_path / "conf/studies/mine.yaml").write_text(yaml.safe_dump(study))
         with pytest.raises(SettingsError, match=refused) if refused else nullcontext():
             assert set(read_study("mine")[2]) == {"low", "high"}
+            (tmp_path / "conf/studies/mine.yaml").rename(tmp_path / "mine.yml")
+            assert read_study("mine.yml")[0] == "mine"
     with pytest.raises(SettingsError, match=r"no such study; studies there: .*conf/studies.*mine"):
         read_study("other")
 

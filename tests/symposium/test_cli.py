@@ -76,6 +76,16 @@ def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> 
     assert done.stderr.startswith(said)
 
 
+def test_ctrl_c_while_a_command_is_loaded_ends_it_as_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interrupted_import.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("sys.argv", [])
+    monkeypatch.setitem(PROGRAMS, "play", ("interrupted_import", ""))
+    done = CliRunner().invoke(main, ["play"])
+    assert (done.stderr, done.exit_code) == ("interrupted; run the same command again to continue\n", 130)
+
+
 def test_a_folder_that_cannot_be_made_is_said_before_a_team_is_exported_to_it(tmp_path: Path) -> None:
     (tmp_path / "models/trained/team-0/step-00010").mkdir(parents=True)
     (tmp_path / "file").touch()
