@@ -86,7 +86,7 @@ def test_every_place_of_the_projects_local_state_is_listed() -> None:
     named = set(re.findall(r"^  ([\w.]+)/? ", listed, re.M))
     parts = ("tasks", "flows", "pipeline_lib")
     code = "".join(path.read_text() for part in parts for path in (ROOT / part).rglob("*.py"))
-    made = re.findall(r'(?:places\(\)|self)\.home / "([\w.]+)"|"\.symposium(?:/|", ")(\w+)', code)
+    made = re.findall(r'(?:places\(\)|self)\.home / "([\w.]+)"|"\.symposium(?:/|", ")([\w.]+)', code)
     assert {name for pair in made for name in pair if name} == named
 
 
