@@ -1,12 +1,15 @@
 """Training that survives its machine: in a run with ``--share`` the store holds what a training needs to continue.
 
     <DVC's default remote>/training/<arm>-<digest>/
-        step-00010/...  state-00010/...  metrics-00010.jsonl  record-00010.json
+        step-00010/...  state-00010/...  metrics-00010-<digest>.jsonl  record-00010.json
 
 The digest in the name contains everything that determines the checkpoints, so whoever finds such a copy may continue
 from it, to the same bytes.  Copies are made beside the training.  A record names every file with its digest and is
 written last: a copy without one does not count.  Metrics, records and trainer states of earlier steps are removed then,
 and the whole copy when DVC has sent the results of the stage.
+
+Two machines may be at the same training.  Their checkpoints and states are equal, but metrics contain seconds, hence
+the digest in their names: each record names the metrics of its own machine.
 """
 
 import logging
@@ -80,7 +83,9 @@ log = logging.getLogger("symposium.stage")
 SHARED = "SYMPOSIUM_SHARED"
 """Environment variable: set for the stages of a run with ``--share``."""
 
-_NUMBERED = re.compile(r"(metrics|record|state)-(\d+)(\.jsonl?)?")  # of a step, and removed after a later one is sent
+_NUMBERED = re.compile(
+    r"(metrics|record|state)-(\d+)(?:-[0-9a-f]+)?(?:\.jsonl?)?"
+)  # of a step, and removed after a later one is sent
 _ENDED = "ended.json"  # in the scratch folder of a training that has ended and has a copy: the stage's name
 
 
@@ -134,14 +139,16 @@ class Copies:
         files = self._sent | self._send_folder(state, state_folder(self._scratch, step).name)
         metrics = self._scratch / f".{METRICS}.sent"  # of this moment, since the file grows
         metrics.write_bytes((self._scratch / METRICS).read_bytes())
-        self._put(metrics, name := f"metrics-{step:05d}.jsonl")
+        digest = file_digest(metrics)
+        self._put(metrics, name := f"metrics-{step:05d}-{digest[:16]}.jsonl")
         record = self._scratch / ".record.sent"
-        write_json(record, {"format": 1, "step": step, "files": files | {name: file_digest(metrics)}})
+        write_json(record, {"format": 1, "step": step, "files": files | {name: digest}})
         self._put(record, f"record-{step:05d}.json")
         for name in self._names():
             earlier = _NUMBERED.fullmatch(name)
             if earlier and int(earlier[2]) < step:
-                self._fs.remove(self._fs.join(self._folder, name), recursive=True)
+                with suppress(FileNotFoundError):  # another machine at the same training has removed it
+                    self._fs.remove(self._fs.join(self._folder, name), recursive=True)
 
     def send_each(self, due: "SimpleQueue[int]", over: threading.Event) -> None:
         """Send the newest step in the queue, again and again, until ``over`` is set."""
@@ -195,7 +202,8 @@ class Copies:
 
     def _take(self, step: int, files: dict[str, str]) -> None:
         """Bring the files of a record; the trainer's state last, without which nothing continues from the step."""
-        self._get(name := f"metrics-{step:05d}.jsonl", metrics := self._scratch / f".{METRICS}.fetched")
+        name = next(name for name in files if name.startswith("metrics-"))
+        self._get(name, metrics := self._scratch / f".{METRICS}.fetched")
         _compare(metrics, files[name])
         metrics.replace(self._scratch / METRICS)
         state = state_folder(self._scratch, step).name

@@ -25,11 +25,11 @@ from pipeline_lib.evaluation.episodes import summarise_team
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.lora import is_adapted, merged_state
 from pipeline_lib.policies.model_config import SUFFIX
-from pipeline_lib.policies.policy import Policy, PolicyError, Team, is_remote
+from pipeline_lib.policies.policy import Policy, Team, is_remote
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.page import render
 from pipeline_lib.settings import Params
-from pipeline_lib.storage import read_json, write_json, write_text
+from pipeline_lib.storage import new_folder, read_json, write_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
@@ -48,19 +48,14 @@ def export_team(
     Args:
         team: the team with its weights.
         agents: their names.
-        folder: must not exist yet.
+        folder: an empty one, or one that is made.
         form: ``trained``: what training changed, all weights or the adapter; ``merged``: adapters become part of the
             weights.
         base: folder of the adapters' base, which is copied; None if the base is on a hub.
 
     Returns:
         By agent with a folder, its content: ``full weights`` or ``adapter``.
-
-    Raises:
-        PolicyError: the folder exists.
     """
-    if folder.exists():
-        raise PolicyError(f"{folder} exists already; give another folder, or remove it")
     holds = {}
     for agent in agents:
         policy = team.policy_of(agent)
@@ -131,6 +126,8 @@ class ExportError(RuntimeError):
 def export(params: Params, output: Path, seed: int, step: int, form: Form) -> dict[str, str]:
     """Write a checkpoint of the team and its card to ``output``; return what each agent's folder holds.
 
+    The folder is there when all of it is written, and not before.
+
     Raises:
         ExportError: there is no verdict.
         IdentityError: other code or settings than the present ones made them, so the card would say what is not so.
@@ -157,32 +154,34 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     names = {agent: _base_of(params, number) for number, agent in enumerate(prompts)}
     if not made_here and not all(map(_is_on_the_hub, names.values())):
         form = "merged"  # elsewhere nobody finds the base by its name
-    holds = export_team(team, list(prompts), output, form, BASE if made_here else None)
-    prompts = {agent: prompts[agent] for agent in holds}
-    bases = {
-        agent: names[agent] or base_folder(params.policy, Path("base"), agent).as_posix()
-        for agent in holds
-        if holds[agent] == ADAPTER
-    }
-    program = _program(params, team, prompts, bases, local=made_here or not bases)
-    verdict = read_json(RESULTS / "verdict.json")
-    card = render(
-        "model_card.md.j2",
-        task=params.environment.kind,
-        seed=seed,
-        step=step,
-        holds=holds,
-        prompts=prompts,
-        base_model=names[next(iter(prompts))] or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
-        program=program,
-        tested=tested,
-        figure=_own_figure(params, seed) if tested else None,
-        verdict=verdict,
-        manifest=load_manifest(PROBLEMS),
-        info=describe(verdict["metric"], find(params.environment.kind).metrics()),
-    )
-    write_text(output / "README.md", card)
-    write_text(output / "load.py", program)
+    with new_folder(output) as new:
+        holds = export_team(team, list(prompts), new, form, BASE if made_here else None)
+        prompts = {agent: prompts[agent] for agent in holds}
+        bases = {
+            agent: names[agent] or base_folder(params.policy, Path("base"), agent).as_posix()
+            for agent in holds
+            if holds[agent] == ADAPTER
+        }
+        program = _program(params, team, prompts, bases, local=made_here or not bases)
+        verdict = read_json(RESULTS / "verdict.json")
+        first = names[next(iter(prompts))]
+        card = render(
+            "model_card.md.j2",
+            task=params.environment.kind,
+            seed=seed,
+            step=step,
+            holds=holds,
+            prompts=prompts,
+            base_model=first or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
+            program=program,
+            tested=tested,
+            figure=_own_figure(params, seed) if tested else None,
+            verdict=verdict,
+            manifest=load_manifest(PROBLEMS),
+            info=describe(verdict["metric"], find(params.environment.kind).metrics()),
+        )
+        write_text(new / "README.md", card)
+        write_text(new / "load.py", program)
     return holds
 
 

@@ -28,6 +28,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
 from tasks.services.stage_proxy import ITSELF
+from tasks.use import exporting
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
 from tasks.use.page import EpisodeRequest, play_episode
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
@@ -124,6 +125,21 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     assert "exists already" in call(finished, *export, str(tmp_path / "team"), status=2, **ready)
     assert "full weights" in call(finished, *export, str(tmp_path / "other"), "--seed", "0", "--step", "0", **ready)
     assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
+
+
+@pytest.mark.drawn("after a chain", "tasks", count=4)
+def test_an_export_that_is_interrupted_leaves_nothing(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished)
+
+    def interrupted(*arguments: object, **values: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporting, "render", interrupted)  # of the card, after all weights
+    with pytest.raises(KeyboardInterrupt):
+        exporting.export(load_params(), tmp_path / "team", 0, 0, "trained")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=4)

@@ -5,10 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
-from pipeline_lib.policies.policy import PolicyError
 from tasks.use.exporting import ADAPTER, FULL, export_team
 from tests.policies.test_store import AGENTS, WAYS, _logits, _stirred
 
@@ -51,8 +49,3 @@ def test_an_exported_agent_is_the_trained_one(base: Path, tmp_path: Path) -> Non
             torch.tensor(said["logits"]), logits, rtol=1e-4, atol=1e-4, msg=lambda text, way=way: f"{way}: {text}"
         )
         assert said["ids"] == ids
-
-
-def test_a_folder_that_is_there_is_left_alone(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="exists already"):
-        export_team(_stirred(base), AGENTS, tmp_path)

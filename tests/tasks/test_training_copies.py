@@ -102,7 +102,8 @@ def test_another_machine_continues_to_the_same_bytes(checkout: Enter) -> None:
     remove_copies(Path.cwd(), ())
     store = lose(checkout, 8)
     kept = {path.name.partition(".")[0] for path in store.iterdir()}
-    assert kept == {"step-00000", "step-00003", "step-00006", "state-00006", "metrics-00006", "record-00006"}
+    (metrics,) = (path.stem for path in store.glob("metrics-00006-*.jsonl"))
+    assert kept == {"step-00000", "step-00003", "step-00006", "state-00006", metrics, "record-00006"}
     said: list[str] = []
     assert train(scratch := checkout("new"), say=said.append) == [7, 8, 9, 10, 11, 12]
     assert said == ["continued from step 6, which another machine has sent"]
@@ -137,7 +138,8 @@ def test_a_damaged_copy_is_named_and_not_taken(
     checkout: Enter, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(store := lose(checkout, 8), sound := tmp_path / "sound")
-    for name in ("state-00006", "step-00003", "metrics-00006.jsonl", "record-00006.json"):
+    (metrics,) = (path.name for path in store.glob("metrics-00006-*.jsonl"))
+    for name in ("state-00006", "step-00003", metrics, "record-00006.json"):
         for how in ("changed", "cut off", "missing"):
             shutil.rmtree(store)
             shutil.copytree(sound, store)
@@ -230,6 +232,50 @@ def test_a_slow_store_gets_the_state_of_which_sending_has_begun(
     copies.send(3)
     assert not list(scratch.glob(".state*"))
     assert train(checkout("new"))[0] == 4
+
+
+def test_two_machines_at_the_same_training_send_copies_that_are_whole(
+    checkout: Enter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their metrics contain other seconds; one sends all of a step between two files of the other."""
+    both = {}
+    for name in ("one", "two"):
+        scratch = checkout(name)
+        with pytest.raises(LostError):
+            train(scratch, 7)
+        both[name] = Copies(Path.cwd(), scratch)
+    put, also = Copies._put, iter([both["two"]])
+
+    def second_first(self: Copies, file: Path, name: str) -> None:
+        if self is both["one"] and name.startswith("record-"):
+            next(also).send(6)
+        put(self, file, name)
+
+    monkeypatch.setattr(Copies, "_put", second_first)
+    for step in (3, 6):
+        (both["one"] if step == 6 else both["two"]).send(step)
+    scratch = checkout("new")
+    assert Copies(Path.cwd(), scratch).fetch() == 6
+    assert not caplog.records
+    assert (scratch / "metrics.jsonl").read_bytes() == (checkout("one") / ".metrics.jsonl.sent").read_bytes()
+
+
+def test_what_another_machine_has_removed_is_no_fault(checkout: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = checkout("one")
+    with pytest.raises(LostError):
+        train(scratch, 7)
+    copies, fs = Copies(Path.cwd(), scratch), default_remote(Path.cwd())[0]
+    copies.send(3)
+    remove = type(fs).remove
+
+    def second(self: Any, path: str, recursive: bool = False) -> NoReturn:
+        remove(self, path, recursive=recursive)
+        raise FileNotFoundError(path)  # as S3 says it
+
+    monkeypatch.setattr(type(fs), "remove", second)
+    copies.send(6)
+    store = Path.cwd().parent / "store/training" / NAME
+    assert {path.name.partition("-00")[0] for path in store.iterdir() if "00003" in path.name} == {"step"}
 
 
 def test_two_runs_at_once_on_one_machine_make_a_training_once(checkout: Enter) -> None:
