@@ -40,6 +40,8 @@ class StudySettings(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         for factor, levels in self.factors.items():
+            if not all(level.strip() for level in levels):
+                raise ValueError(f"a level of the factor '{factor}' has no name, by which sentences could call it")
             if len(levels) < 2:
                 raise ValueError(f"the factor '{factor}' needs at least two levels")
             if self.against.get(factor) not in levels:

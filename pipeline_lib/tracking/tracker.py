@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 import os
+import posixpath
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -332,7 +333,9 @@ def flat(value: Any, prefix: str = "") -> dict[str, str]:
 @functools.lru_cache(maxsize=4096)
 def _metric_name(name: str) -> str:
     """Return a name that MLflow accepts for a metric."""
-    return _NOT_IN_A_METRIC.sub("_", name)[:250]
+    name = _NOT_IN_A_METRIC.sub("_", name)[:249]
+    resolved = posixpath.normpath(f"x/{name}") == f"x/{name}"  # MLflow refuses /models/one and ../one
+    return name if resolved else "_" + name.replace("/", "_")
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -104,10 +104,18 @@ def address(listening: socket.socket) -> str:
 def run(app: FastAPI, listening: socket.socket) -> None:
     """Serve until the process is asked to end, usually by Ctrl-C, which raises no error."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+    log = logging.getLogger("uvicorn.error")
+
+    def serving(record: logging.LogRecord) -> bool:
+        return not server.should_exit  # requests that its end cancels are no errors
+
+    log.addFilter(serving)
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn has let go of its connections by now
         return
+    finally:
+        log.removeFilter(serving)
 
 
 def refusal(status: int, message: str, param: str | None, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -70,8 +70,12 @@ class BatchQueue:
 
     def open(self) -> Player:
         """Start, and return the team when it is ready; raises the error of ``make``."""
-        self._thread.start()
-        found = self._ready.get()
+        try:
+            self._thread.start()
+            found = self._ready.get()
+        except KeyboardInterrupt:  # Python aborts if it ends while the thread is in torch
+            self.close()
+            raise
         if isinstance(found, BaseException):
             raise found
         return found

@@ -57,6 +57,7 @@ def test_a_preset_brings_its_others_along(tmp_path: Path) -> None:
         ({"against": {"group": 2, "model": "own", "x": 1}}, "there is no factor x"),
         ({"factors": {"group": {2: {}}}, "against": {"group": 2}}, "needs at least two levels"),
         ({"factors": {}}, "factors"),
+        ({"factors": {"group": {"": {}, 4: {}}}, "against": {"group": 4}}, "a level of the factor 'group' has no name"),
         ({"seeds": [0, 1]}, "seeds: got [0, 1]; the list needs 3 or more values"),
         ({"seeds": "all"}, "seeds: got 'all'; this is a list: [a, b]"),
         ({"seeds": [0, 1, 1]}, "must be different"),

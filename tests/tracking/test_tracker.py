@@ -303,6 +303,17 @@ def test_more_parameters_and_values_than_fit_into_one_request(home: Path, reader
     assert len(reader.curve("train", "metric 3/x_y_")) == 300
 
 
+def test_results_whose_names_are_paths_are_recorded(home: Path, reader: Reader) -> None:
+    """As those of a study whose levels are folders of models."""
+    tracking = tracker(home)
+    names = ["/models/one against ../two/p", "../two against a//b/p", "a/./b", "tests/passed"]
+    tracking.whole.summary(dict.fromkeys(names, 0.5))
+    tracking.close(60)
+    (run,) = reader.runs().values()
+    kept = {"__models_one against .._two_p", "_.._two against a__b_p", "_a_._b", "tests/passed"}
+    assert kept <= set(run.data.metrics)
+
+
 def test_ids_name_the_run(home: Path, reader: Reader) -> None:
     tracking = tracker(home)
     run = tracking.start_run("train", 0)

@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -289,6 +292,20 @@ class Gate:
 
     def close(self) -> None:
         return None
+
+
+def test_ctrl_c_while_a_team_is_loaded_waits_for_what_loads_it():
+    loaded = threading.Event()
+
+    def make() -> Player:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        loaded.set()
+        return make_player()
+
+    with pytest.raises(KeyboardInterrupt):
+        BatchQueue(make, most_waiting=1).open()
+    assert loaded.is_set()
 
 
 def test_what_waits_is_drawn_together_a_failure_spoils_no_other_and_too_many_are_turned_away():

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -184,6 +185,35 @@ def test_one_episode_at_a_time_and_a_page_that_is_closed_ends_its_own():
         reply.close()
         watching.close()
         assert ended.wait(60), "nobody listens any more"
+
+
+ENDLESS = f"""
+import sys, time
+from tasks.use.local_server import address, listen, run
+from tasks.use.page import make_page
+
+def endless(wanted, tell):
+    while True:
+        tell({{"kind": "wrote", "side": 0, "text": "x"}})
+        time.sleep(0.1)
+
+with listen(0) as listening:
+    print(listening.getsockname()[1], flush=True)
+    run(make_page("{KEY}", endless, dict), listening)
+"""
+
+
+def test_a_page_that_is_ended_while_a_team_plays_says_nothing():
+    page = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert page.stdout
+    watching = http.client.HTTPConnection("127.0.0.1", int(page.stdout.readline()), timeout=60)
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    watching.request("POST", "/play", "{}", headers)
+    assert watching.getresponse().read(6) == b"data: "
+    page.send_signal(signal.SIGINT)
+    _, said = page.communicate(timeout=60)
+    watching.close()
+    assert (page.returncode, said) == (0, "")
 
 
 def test_a_page_on_which_nobody_plays_has_loaded_no_torch():
