@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 import symposium
+from benchmarks.runs import numbers
 from flows.experiment import outcome
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.problems.splits import load_split
@@ -140,6 +141,23 @@ def test_an_export_that_is_interrupted_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         exporting.export(load_params(), tmp_path / "team", 0, 0, "trained")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.drawn("after a chain", "tasks", count=4)
+def test_the_numbers_that_the_documentation_keeps_of_a_run_are_those_of_its_results(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished)
+    kept = numbers(load_params(), "symposium run")
+    verdict = json.loads((finished / "results/verdict.json").read_text())
+    base = verdict["comparisons"]["base"]
+    assert kept["verdict"] == verdict["lines"] and kept["in_words"][0] == base["sentence"]
+    assert [one["against"] for one in kept["comparisons"]] == list(verdict["comparisons"])
+    assert kept["comparisons"][0]["difference"] == pytest.approx(base["difference"]["estimate"], rel=1e-3, abs=1e-9)
+    played = [json.loads(line) for line in (finished / "results/test/team-base.jsonl").open()]
+    rewards = [row["reward"] for row in played if row["reward"] is not None]
+    assert kept["metrics"]["base"]["reward"] == pytest.approx(statistics.fmean(rewards), rel=1e-3)
+    assert [row["step"] for row in kept["learning"]["team-0"]] == list(range(1, 13))
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=4)
