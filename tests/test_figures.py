@@ -80,9 +80,18 @@ QUOTED = [
         "Where agents read all",
         ["benchmarks/results/documents-tools-verdict.json", "benchmarks/results/documents-verdict.json"],
     ),
-    ("planning.md", "> Against the base: IMPROVED", ["benchmarks/results/planning-verdict.json"]),
+    (
+        "planning.md",
+        "> Against the base: IMPROVED. Plans that satisfy everything: 89",
+        ["benchmarks/results/planning-verdict.json"],
+    ),
     ("planning.md", "The single agent reads", ["benchmarks/results/planning-verdict.json"]),
-    ("planning.md", "**SmolLM2-135M**", ["benchmarks/results/planning-smollm2.json"]),
+    (
+        "planning.md",
+        "> Against the base: IMPROVED. Plans that satisfy everything: 95",
+        ["docs/runs/planning-smollm2.json"],
+    ),
+    ("planning.md", "The base agrees too early", ["docs/runs/planning-smollm2.json"]),
     ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
     ("modules.md", "**An orchestrated team**", ["benchmarks/results/modules-orchestrated-verdict.json"]),
@@ -355,3 +364,15 @@ def test_the_second_turn_of_a_real_model_is_as_the_page_says() -> None:
     told = f"solves {sum(one[solved] for one in trained)} of {sum(one[of] for one in trained)} episodes"
     assert f"{told}, the base's {base[solved]} of {base[of]}." in page
     assert max(one["resident (MB)"] for run in kept["learning"].values() for one in run) == 3601
+
+
+def test_planning_by_a_real_model_is_as_the_page_says() -> None:
+    kept = json.loads((ROOT / "docs/runs/planning-smollm2.json").read_text())
+    page = " ".join((ROOT / "docs/planning.md").read_text().split()).replace(" > ", " ")
+    assert kept["verdict"][0] in page and kept["command"] in page
+    assert (ROOT / "docs/runs/planning-smollm2.png").is_file()
+    teams = [kept["metrics"][f"selected, seed {seed}"] for seed in range(3)]
+    assert max(team["differed"] for team in teams) == 0 < kept["metrics"]["base"]["differed"]
+    most = max(row["resident (MB)"] for run in kept["learning"].values() for row in run)
+    minutes = kept["cost"]["command"].partition(" min")[0]
+    assert f"{int(minutes) + 1} minutes on two cores with other work beside it, {most / 1000:.1f} GB" in page

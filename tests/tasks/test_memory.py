@@ -260,7 +260,8 @@ def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "prompt"), [("coding-smollm2", 160), ("writing-smollm2", 160), ("planning-smollm2", 140)]
+    ("preset", "prompt"),
+    [("coding-smollm2", 160), ("writing-smollm2", 160), ("planning-smollm2", 140), ("documents-smollm2", 240)],
 )
 def test_the_presets_with_a_real_model_need_less_than_four_gb(preset: str, prompt: int) -> None:
     params = settings(environment=preset)
