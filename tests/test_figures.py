@@ -69,6 +69,12 @@ QUOTED = [
         "> Against the base: IMPROVED. Answers with their support: 52.2",
         ["benchmarks/results/documents-verdict.json"],
     ),
+    (
+        "documents.md",
+        "> Against the base: IMPROVED. Answers with their support: 72.6",
+        ["docs/runs/documents-smollm2.json"],
+    ),
+    ("documents.md", "The base often answers", ["docs/runs/documents-smollm2.json"]),
     ("documents.md", "Useless talk falls", ["benchmarks/results/documents-verdict.json"]),
     (
         "documents.md",
@@ -366,13 +372,17 @@ def test_the_second_turn_of_a_real_model_is_as_the_page_says() -> None:
     assert max(one["resident (MB)"] for run in kept["learning"].values() for one in run) == 3601
 
 
-def test_planning_by_a_real_model_is_as_the_page_says() -> None:
-    kept = json.loads((ROOT / "docs/runs/planning-smollm2.json").read_text())
-    page = " ".join((ROOT / "docs/planning.md").read_text().split()).replace(" > ", " ")
+@pytest.mark.parametrize("task", ["planning", "documents"])
+def test_dialogues_of_a_real_model_are_as_their_pages_say(task: str) -> None:
+    kept = json.loads((ROOT / f"docs/runs/{task}-smollm2.json").read_text())
+    page = " ".join((ROOT / f"docs/{task}.md").read_text().split()).replace(" > ", " ")
     assert kept["verdict"][0] in page and kept["command"] in page
-    assert (ROOT / "docs/runs/planning-smollm2.png").is_file()
-    teams = [kept["metrics"][f"selected, seed {seed}"] for seed in range(3)]
-    assert max(team["differed"] for team in teams) == 0 < kept["metrics"]["base"]["differed"]
+    assert f"runs/{task}-smollm2.png" in page and (ROOT / f"docs/runs/{task}-smollm2.png").is_file()
     most = max(row["resident (MB)"] for run in kept["learning"].values() for row in run)
-    minutes = kept["cost"]["command"].partition(" min")[0]
-    assert f"{int(minutes) + 1} minutes on two cores with other work beside it, {most / 1000:.1f} GB" in page
+    assert f"{kept['cost']['minutes']} minutes on two cores with other work beside it, {most / 1000:.1f} GB" in page
+
+
+def test_the_agents_of_a_real_model_agree_to_the_same_plan() -> None:
+    kept = json.loads((ROOT / "docs/runs/planning-smollm2.json").read_text())
+    trained = [kept["metrics"][f"selected, seed {seed}"]["differed"] for seed in range(3)]
+    assert max(trained) == 0 < kept["metrics"]["base"]["differed"]
