@@ -386,3 +386,8 @@ def test_the_agents_of_a_real_model_agree_to_the_same_plan() -> None:
     kept = json.loads((ROOT / "docs/runs/planning-smollm2.json").read_text())
     trained = [kept["metrics"][f"selected, seed {seed}"]["differed"] for seed in range(3)]
     assert max(trained) == 0 < kept["metrics"]["base"]["differed"]
+    misspelt, other = kept["failures of the selected teams"].values()
+    failed = sum(1 - kept["metrics"][f"selected, seed {seed}"]["satisfied"] for seed in range(3))
+    assert round(192 * failed) == misspelt + other
+    page = " ".join((ROOT / "docs/planning.md").read_text().split())
+    assert f"Of the {misspelt + other} plans that fail, {misspelt} have a misspelt word" in page
