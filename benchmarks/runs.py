@@ -2,8 +2,9 @@
 
     .venv/bin/python -m benchmarks.runs NAME 'symposium run -S environment=...'
 
-They are those of the results in this checkout, which the command has made.  The page's picture is a screenshot of
-``report/index.html``, in docs/runs/NAME.png.
+They are those of the results in this checkout, which the command has made; stale ones are refused.  Minutes, and what
+somebody has counted in the episodes, are added by hand.  The page's picture, docs/runs/NAME.png, is a screenshot of
+``report/index.html``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.episodes import EpisodeRecord, value_of
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import RESULTS, TEAM, seeds_of, training_rows
+from tasks.identity.files import refuse_stale
 
 KEPT = Path("docs/runs")
 DIGITS = 4
 
 
 def numbers(params: Params, command: str) -> dict[str, Any]:
-    """Return what the results say, figures with `DIGITS` digits."""
+    """Return what the results say, figures with `DIGITS` digits.
+
+    Raises:
+        IdentityError: other code or settings than the present ones made them.
+    """
+    refuse_stale([(RESULTS / "verdict.json").as_posix()])
     verdict = storage.read_json(RESULTS / "verdict.json")
     selection = storage.read_json(RESULTS / "selection.json")[TEAM]["seeds"]
     metric, base = params.evaluate.metric, verdict["comparisons"]["base"]

@@ -379,7 +379,8 @@ def test_dialogues_of_a_real_model_are_as_their_pages_say(task: str) -> None:
     assert kept["verdict"][0] in page and kept["command"] in page
     assert f"runs/{task}-smollm2.png" in page and (ROOT / f"docs/runs/{task}-smollm2.png").is_file()
     most = max(row["resident (MB)"] for run in kept["learning"].values() for row in run)
-    assert f"{kept['cost']['minutes']} minutes on two cores with other work beside it, {most / 1000:.1f} GB" in page
+    told = f"{kept['cost']['minutes']} minutes on two cores with other work beside it, {most / 1000:.1f} GB in training"
+    assert told in page
 
 
 def test_the_agents_of_a_real_model_agree_to_the_same_plan() -> None:

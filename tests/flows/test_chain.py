@@ -27,7 +27,7 @@ from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import folder_digest, read_jsonl
-from tasks.identity.stages import RUNTIME, STAGES
+from tasks.identity.stages import RUNTIME, STAGES, IdentityError
 from tasks.services.stage_proxy import ITSELF
 from tasks.use import exporting
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
@@ -158,6 +158,13 @@ def test_the_numbers_that_the_documentation_keeps_of_a_run_are_those_of_its_resu
     rewards = [row["reward"] for row in played if row["reward"] is not None]
     assert kept["metrics"]["base"]["reward"] == pytest.approx(statistics.fmean(rewards), rel=1e-3)
     assert [row["step"] for row in kept["learning"]["team-0"]] == list(range(1, 13))
+    settings = (finished / "params.yaml").read_bytes()
+    change_settings(finished, {"train": {"learning_rate": 0.5}})
+    try:
+        with pytest.raises(IdentityError, match="is stale"):
+            numbers(load_params(), "symposium run")
+    finally:
+        (finished / "params.yaml").write_bytes(settings)
 
 
 @pytest.mark.drawn("after a chain", "tasks", count=4)
