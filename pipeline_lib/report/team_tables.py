@@ -198,12 +198,12 @@ def one_episode(data: ReportData) -> Table:
     """Return what one test episode costs each team: tokens sampled, read, and sampled one after another."""
     teams = data.verdict["teams"]
     columns = {"prompt_tokens": "prompt tokens", "critical_path_tokens": "tokens one after another"}
-    columns |= {"requests": "requests", "unread": "prompts too long to answer"}
+    columns |= {"requests": "requests", "tool_calls": "tool calls", "unread": "prompts too long to answer"}
     columns |= {"cut_turns": "earlier turns cut from prompts"}
 
     def shown(key: str) -> bool:
         values = [team["details"][key] for team in teams.values() if key in team["details"]]
-        return any(values) if key in ("unread", "cut_turns") else bool(values)
+        return any(values) if key in ("tool_calls", "unread", "cut_turns") else bool(values)
 
     def cell(value: float | None, key: str) -> float | None:
         return None if value is None else round(value, 3 if key == "unread" else 1)

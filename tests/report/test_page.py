@@ -130,6 +130,19 @@ def test_baseline_protocols_are_shown_with_what_must_be_known_of_them(
     assert ">0.014<" in row
 
 
+def test_calls_of_tools_are_told_where_agents_have_any(built: tuple[str, Document], tmp_path: Path) -> None:
+    assert "tool calls" not in built[1].text
+    full = experiment()
+    teams = {
+        name: {**team, "details": {**team["details"], "tool_calls": 1.3 * (name == "base")}}
+        for name, team in full.verdict["teams"].items()
+    }
+    page, document = build(dataclasses.replace(full, verdict={**full.verdict, "teams": teams}), tmp_path)
+    assert "tool calls" in document.text
+    found = dict(re.findall(r"<tr><td[^>]*>(.*?)</td>(.*?)</tr>", page[page.index("One test episode") :], re.S))
+    assert found["base"].rstrip().endswith(">1.3</td>") and found["selected"].rstrip().endswith(">0</td>")
+
+
 def degenerate(metric: str, selected: list, base: list) -> ReportData:
     evaluate = EVALUATE.model_copy(update={"metric": metric})
     selection = select({0: {10: selected, 20: selected}}, base, evaluate, VERDICT)

@@ -60,6 +60,7 @@ class DocumentsExaminer(ScriptedExaminer):
             "support_not_read": ("other", answered(right, nobody, 0)),
             "silent": ("degenerate", nobody),
             "guess_by_frequency": ("degenerate", answered(f"answer {guess}", nobody, 0)),
+            "late_guess": ("degenerate", answered(f"answer {guess}", nobody, turns - 1)),
             "guess_with_made_up_support": ("degenerate", answered("; ".join([f"answer {guess}", *wrong]), nobody, 0)),
             "empty_answer": ("degenerate", answered("answer", nobody, 0)),
             "question_as_answer": ("degenerate", answered(f"answer {problem.question}", nobody, 0)),

@@ -73,6 +73,7 @@ class PlanningExaminer(ScriptedExaminer):
             "dictator": ("degenerate", [wished[0], f"\n{wished[0]}"]),
             "agreement_without_reading": ("degenerate", [f"{told[0]}\n\n{wished[1]}", wished[1]]),
             "copied_text": ("degenerate", [environment.always(told[0]), "\n" + environment.always(told[0])]),
+            "everything_told_and_guess": ("degenerate", [f"{text}\n{agree(guesses[0])}" for text in prompts]),
             "told_and_not_agreed": ("degenerate", [environment.always(text) for text in told]),
             "only_one_agrees": ("degenerate", [told[0], f"\n{right}"]),
             "another_agreement": ("degenerate", [f"{told[0]}\n\n{wished[0]}", f"\n{agree(guesses[0])}"]),
@@ -86,11 +87,13 @@ class PlanningExaminer(ScriptedExaminer):
         alone = sum(sum(share >= 1.0 for share in shares) / len(shares) for shares in own) / len(own)
         met = sum(sum(shares) / len(shares) for shares in own) / len(own)
         earned = max(rung.reward for rung in rungs if rung.role == "degenerate")
-        share = earned / max(rung.reward for rung in rungs if rung.role == "working")
+        most = max(rung.reward for rung in rungs if rung.role == "working")
+        share = earned / most if most > 0 else 1.0
+        paid = f"earns {share:.1%} of what is earned with it" if most > 0 else "earns no less than those that do"
         sentence = (
             f"Without a word, the best plan for all appointments ({' '.join(plan)}) satisfies everything in "
             f"{satisfied:.1%} and {constraints:.1%} of the constraints, plans that suit one agent {alone:.1%} and "
-            f"{met:.1%}; the best team that does not do the task earns {share:.1%} of what is earned with it."
+            f"{met:.1%}; the best team that does not do the task {paid}."
         )
         numbers = {
             "blind": satisfied,

@@ -52,7 +52,7 @@ def test_teams_earn_in_the_order_of_what_they_are_worth() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["AnyAnswer", "AnyTrueFact", "Talkative", "Quick", "ManyFacts", "Dear", "SupportOnly", "Silence"]
+    "name", ["AnyAnswer", "AnyTrueFact", "Talkative", "Quick", "Slow", "ManyFacts", "Dear", "SupportOnly", "Silence"]
 )
 def test_plausible_wrong_rewards_are_refused(own_rewards: None, name: str) -> None:
     found = audited(CustomReward(path=f"documents_rewards:{name}"))

@@ -43,6 +43,13 @@ class Quick(Own):
         return 1.0 / talk.turns if talk.answer else 0.0
 
 
+class Slow(Own):
+    """Answers after a long dialogue, and a little for the right one."""
+
+    def value(self, talk: Talk) -> float:
+        return 0.75 * talk.turns / 6 + 0.25 * talk.answer.right if talk.answer else 0.0
+
+
 class ManyFacts(Own):
     """The number of facts that an answer names."""
 

@@ -53,6 +53,20 @@ class Talkative(Own):
         return 0.8 * min(1.0, talk.tokens / 40) + 0.2 * (talk.share >= 1.0)
 
 
+class TalkThenAgree(Own):
+    """Agreements after a talk, to good plans and bad ones."""
+
+    def value(self, talk: Talk) -> float:
+        return talk.agreed * talk.tokens / 20
+
+
+class Disagreement(Own):
+    """Two different plans: nobody who does the task earns anything."""
+
+    def value(self, talk: Talk) -> float:
+        return float(talk.stated == 2 and not talk.agreed)
+
+
 class Quick(Own):
     """Agreements that come early."""
 

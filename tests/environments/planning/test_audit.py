@@ -66,7 +66,10 @@ def test_base_rates_are_those_of_all_plans_counted_in_plain_python() -> None:
     assert numbers["earned"] == pytest.approx(best / rewards()["one_tells"])
 
 
-@pytest.mark.parametrize("name", ["AnyAgreement", "AnyStatement", "ShareOnly", "Talkative", "Quick", "Silence", "Dear"])
+WRONG = ("AnyAgreement", "AnyStatement", "ShareOnly", "Talkative", "TalkThenAgree", "Disagreement", "Quick", "Silence")
+
+
+@pytest.mark.parametrize("name", [*WRONG, "Dear"])
 def test_plausible_wrong_rewards_are_refused(own_rewards: None, name: str) -> None:
     found = audited(CustomReward(path=f"planning_rewards:{name}"))
     assert found.status is Status.FAIL, f"{name}: {found.summary}"
