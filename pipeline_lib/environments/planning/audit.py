@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
-from pipeline_lib.audit.result import Check, Rung, form
+from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_kit.dialogue import WholeEpisodes
 from pipeline_lib.environments.planning.demonstrations import agree, says, tell
 from pipeline_lib.environments.planning.problem import DAYS, PLACES, PLANS, Plan, PlanningProblem, blind
@@ -80,26 +80,21 @@ class PlanningExaminer(ScriptedExaminer):
         }
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Return the exact base rates, and what share of the best reward wishes of one agent alone are paid."""
+        """Return the exact base rates of plans that nobody talked about."""
         problems = [*dict.fromkeys(played.problems)]
         plan, satisfied, constraints = blind(problems)
         own = [[problem.share(each) for each in problem.suiting(agent)] for problem in problems for agent in (0, 1)]
         alone = sum(sum(share >= 1.0 for share in shares) / len(shares) for shares in own) / len(own)
         met = sum(sum(shares) / len(shares) for shares in own) / len(own)
-        earned = max(rung.reward for rung in rungs if rung.role == "degenerate")
-        most = max(rung.reward for rung in rungs if rung.role == "working")
-        share = earned / most if most > 0 else 1.0
-        paid = f"earns {share:.1%} of what is earned with it" if most > 0 else "earns no less than those that do"
         sentence = (
             f"Without a word, the best plan for all appointments ({' '.join(plan)}) satisfies everything in "
             f"{satisfied:.1%} and {constraints:.1%} of the constraints, plans that suit one agent {alone:.1%} and "
-            f"{met:.1%}; the best team that does not do the task {paid}."
+            f"{met:.1%}."
         )
         numbers = {
             "blind": satisfied,
             "blind_constraints": constraints,
             "own": alone,
             "own_constraints": met,
-            "earned": share,
         }
-        return [Check("base_rates", form(share), sentence, numbers, "pay less for a part of the constraints.")]
+        return [Check("base_rates", Status.PASS, sentence, numbers)]

@@ -1,4 +1,4 @@
-"""Rewards for agreed plans: all but `Satisfied` pay for something else."""
+"""Rewards for agreed plans: all but `Satisfied` and `Fines` pay for something else."""
 
 from pipeline_lib.environments.planning.rewards import Reward, Talk
 
@@ -23,6 +23,15 @@ class Satisfied(Own):
 
     def value(self, talk: Talk) -> float:
         return (talk.share >= 1.0) - self._token * talk.tokens
+
+
+class Fines(Reward):
+    """A fine for everything but plans that satisfy everything."""
+
+    bounds = (-1.0, 0.0)
+
+    def terms(self, talk: Talk) -> dict[str, float]:
+        return {"fine": -float(talk.share < 1.0)}
 
 
 class AnyAgreement(Own):

@@ -61,9 +61,6 @@ def test_base_rates_are_those_of_all_plans_counted_in_plain_python() -> None:
             met.append(sum(share_of(problem, plan) for plan in plans) / len(plans))
     assert numbers["own"] == pytest.approx(sum(own) / len(own)) and 0.1 < numbers["own"] < 0.3
     assert numbers["own_constraints"] == pytest.approx(sum(met) / len(met))
-    wrong = ("dictator", "agreement_without_reading", "the_commonest_plan")
-    best = max(value for name, value in rewards().items() if name in wrong)
-    assert numbers["earned"] == pytest.approx(best / rewards()["one_tells"])
 
 
 WRONG = ("AnyAgreement", "AnyStatement", "ShareOnly", "Talkative", "TalkThenAgree", "Disagreement", "Quick", "Silence")
@@ -75,8 +72,9 @@ def test_plausible_wrong_rewards_are_refused(own_rewards: None, name: str) -> No
     assert found.status is Status.FAIL, f"{name}: {found.summary}"
 
 
-def test_a_sound_reward_of_ones_own_is_accepted(own_rewards: None) -> None:
-    found = audited(CustomReward(path="planning_rewards:Satisfied", options={"token": 0.002}))
+@pytest.mark.parametrize(("name", "options"), [("Satisfied", {"token": 0.002}), ("Fines", {})])
+def test_a_sound_reward_of_ones_own_is_accepted(own_rewards: None, name: str, options: dict[str, float]) -> None:
+    found = audited(CustomReward(path=f"planning_rewards:{name}", options=options))
     assert found.status is not Status.FAIL, found.summary
 
 
