@@ -18,6 +18,7 @@ from peft import PeftModel
 from transformers.utils.logging import disable_progress_bar
 
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_kit.make import make_environment
@@ -146,6 +147,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     try:
         state = environment.start(problems[0])
         prompts = {name: environment.observe(state, i) for i, name in enumerate(environment.agents(problems[0]))}
+        later = told_later(environment)
         team = base_team(params, BASE, environment, problems)
     finally:
         environment.close()
@@ -172,6 +174,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
             step=step,
             holds=holds,
             prompts=prompts,
+            later=later,
             base_model=first or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
             program=program,
             tested=tested,
@@ -205,6 +208,12 @@ def _program(params: Params, team: Any, prompts: dict[str, str], bases: dict[str
         load=load,
         length=params.rollouts.max_new_tokens,
     ).lstrip()
+
+
+def told_later(environment: Environment[Any, Any]) -> str:
+    """Return what agents read later than the card's prompts, for its sentence; empty if they answer once."""
+    found = {"in later turns": environment.turns > 1, "after a call of a tool": environment.tool_calls > 0}
+    return " and ".join(text for text, there in found.items() if there)
 
 
 def _own_figure(params: Params, seed: int) -> float:

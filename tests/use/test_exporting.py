@@ -1,0 +1,30 @@
+"""The card of an exported team; the chain's tests export a whole team (tests/flows/test_chain.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.environment_kit.make import make_environment
+from pipeline_lib.settings import load_params
+from tasks.use.exporting import told_later
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("preset", "told"),
+    [
+        ("coding-quick", ""),
+        ("modules-orchestrated", "in later turns"),
+        ("coding-tools", "after a call of a tool"),
+        ("documents-tools", "in later turns and after a call of a tool"),
+    ],
+)
+def test_a_card_says_what_agents_read_after_its_prompts(tmp_path: Path, preset: str, told: str) -> None:
+    (tmp_path / "params.yaml").write_text(f"environment: {preset}\n")
+    params = load_params(tmp_path / "params.yaml", ROOT / "conf")
+    environment = make_environment(params.environment, params.sandbox)
+    try:
+        assert told_later(environment) == told
+    finally:
+        environment.close()
