@@ -135,7 +135,7 @@ def _mark(passed: bool | None) -> Text:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.3f}"
+    return "-" if value is None else f"{value + 0.0:+.3f}"  # a price of nothing is -0.0
 
 
 def _reward(turn: PlayedTurn) -> RenderableType:
@@ -145,8 +145,8 @@ def _reward(turn: PlayedTurn) -> RenderableType:
     table.add_column()
     table.add_column(justify="right")
     for name, value in turn.terms.items():
-        table.add_row(Text(name), f"{value:+.3f}")
-    table.add_row(Text("reward", style="bold"), Text(f"{turn.reward:+.3f}", style="bold"))
+        table.add_row(Text(name), _number(value))
+    table.add_row(Text("reward", style="bold"), Text(_number(turn.reward), style="bold"))
     return table
 
 

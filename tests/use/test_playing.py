@@ -176,6 +176,7 @@ def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     assert played.reward is not None and played.turns[-1].exhibit is not None
     assert {said.agent for turn in played.turns for said in turn.said} == set(agents)
     assert "GRAB_LEFT. He ate." in out.getvalue() and f"{agents[0]} is told" in out.getvalue()
+    assert "-0.000" not in out.getvalue(), "a price of nothing"
     for name in played.turns[-1].metrics:
         assert f"{describe(name, task.metrics()).label}:" in out.getvalue()
         assert describe(name, task.metrics()).about, f"{name} is explained"
