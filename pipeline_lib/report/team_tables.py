@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -305,6 +305,17 @@ def _results(comparisons: Mapping[str, Any]) -> list[str]:
     return [sentence_only(comparisons[name]["sentence"]) for name in (BASE, SINGLE_AGENT) if name in comparisons]
 
 
+def _otherwise(train: Any) -> Iterator[str]:
+    """Yield how what the agents were trained on differs from the paper, in sentences."""
+    if own := train.get("individual_reward", 0.0):
+        shares = f" ({100 * own:g} %) and on the joint reward ({100 * (1 - own):g} %)" if own < 1 else ""
+        yield f"Each agent was trained on what it earned by itself{shares}."
+    if (baseline := train.get("advantage", {}).get("baseline")) in ("critic", "counterfactual"):
+        yield f"The baseline of the advantages was learned ({baseline})."
+    if (credit := train.get("credit", {}).get("kind", "aligned")) != "aligned":
+        yield f"Each agent had advantages of its own (credit plan {credit})."
+
+
 def _method(data: ReportData, plan: Any, train: Any) -> str:
     assert data.about is not None  # the caller looked
     about, primary = data.about, data.verdict["comparisons"][BASE]
@@ -315,6 +326,7 @@ def _method(data: ReportData, plan: Any, train: Any) -> str:
     sentences = [
         f"A team was trained with MAGRPO (Liu et al., 2025) by Symposium 0.1.0 on the task {about.task}: "
         f"{about.model}; {about.problems}; {seeds} of up to {count(train['steps'], 'update')}.",
+        *_otherwise(train),
         f"Checkpoints were evaluated on {plan['validation_size']} validation problems with "
         f"{count(plan['validation_samples'], 'episode')} each, and in each run one was selected by the rule "
         f'"{plan["select"].replace("_", " ")}"{fixed if data.verdict["plan"]["followed"] else ""}.',

@@ -3,7 +3,9 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from pipeline_lib.report import results, training_figures
@@ -88,3 +90,24 @@ def test_the_summary_for_a_paper_says_what_was_done_and_cites_what_the_project_w
     told = dict(for_a_paper(dataclasses.replace(data, verdict=verdict)))["Method"]
     assert told.endswith("Caveats: 1 change of the plan.") and "fixed before" not in told
     assert for_a_paper(dataclasses.replace(data, plan=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        ({"individual_reward": 0.25}, "on what it earned by itself (25 %) and on the joint reward (75 %)."),
+        ({"individual_reward": 1.0}, "Each agent was trained on what it earned by itself."),
+        ({"advantage": {"baseline": "critic"}}, "The baseline of the advantages was learned (critic)."),
+        ({"credit": {"kind": "cross"}}, "advantages of its own (credit plan cross)."),
+    ],
+)
+def test_the_summary_for_a_paper_says_what_agents_were_trained_on(train: dict[str, Any], told: str):
+    data = experiment()
+    defaults = {"individual_reward": 0.0, "advantage": {"baseline": "mean"}, "credit": {"kind": "aligned"}}
+    settings = {**data.settings["train"], **defaults}
+    plain, other = (
+        dict(for_a_paper(dataclasses.replace(data, settings={"train": found})))["Method"]
+        for found in (settings, {**settings, **train})
+    )
+    assert told in other and told not in plain
+    assert plain == dict(for_a_paper(data))["Method"]
