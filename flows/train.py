@@ -16,7 +16,6 @@ from pipeline_lib.training.budget import Budget, most_steps, used
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.checkpoints import publish, read_checkpoint
 from pipeline_lib.training.metrics_log import NAME as METRICS
-from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.trainer import TrainResult
 from tasks.experiment.arms import (
     BASE,
@@ -38,7 +37,7 @@ from tasks.runtime.stage import StageRun, leave_out_training, run_stage_of_arm
 from tasks.runtime.tracked_run import record_update
 from tasks.runtime.training_copies import copied
 from tasks.services.caches import contents
-from tasks.services.heartbeat import watched
+from tasks.services.heartbeat import together
 from tasks.services.process_environment import places
 from tasks.services.ranks import is_first_rank, other_ranks
 
@@ -136,8 +135,8 @@ def train_along(arm: str, seed: int) -> None:
 
 
 def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult:
-    scratch, budget, processes = scratch_folder(params, arm, seed), budget_of(params, arm), join_processes()
-    with watched(processes):
+    scratch, budget = scratch_folder(params, arm, seed), budget_of(params, arm)
+    with together() as processes:
         return train_team(setup_of(params, arm), seed, scratch, budget, processes, **callbacks)
 
 

@@ -92,6 +92,10 @@ NEEDS = {
     "namespaces": Need(lambda: _runs("unshare", *_NAMESPACES, "true"), "a kernel that lets this user create them"),
     "libseccomp": Need(_libseccomp, "apt-get install libseccomp2"),
     "dockerd": Need(lambda: _ROOT_USER and _programs("dockerd"), "apt-get install docker.io, and to be root"),
+    "networks": Need(
+        lambda: _ROOT_USER and _programs("ip") and _runs("unshare", "--net", "true"),
+        "apt-get install iproute2, and to be root",
+    ),
     "gVisor": Need(lambda: _programs("runsc"), "apt-get install runsc"),
     "browser": Need(lambda: _programs("chromium", "chromedriver"), "apt-get install chromium chromium-driver"),
     "Inspect": Need(

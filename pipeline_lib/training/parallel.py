@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import psutil
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
@@ -46,6 +49,7 @@ T = TypeVar("T")
 BUCKET = 2**24
 
 _PIECE = 2**26  # bytes of a file that travel at once
+CONNECT = datetime.timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +152,33 @@ def join_processes() -> Processes:
     """Connect with the other processes of the launcher, if any, and return all processes.
 
     Call it before models are loaded: it chooses this process's GPU.
+
+    Raises:
+        RuntimeError: another process did not come within half an hour, or cannot be reached.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
-    state = PartialState(cpu=not torch.cuda.is_available())
+    if "GLOO_SOCKET_IFNAME" not in os.environ and (interface := _interface()):
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    # Machines may be started by hand; once all have come, connecting takes seconds.  Both use one store.
+    store, *_ = next(dist.rendezvous("env://"))
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=CONNECT)
+    del store
     return Processes(state.process_index, state.num_processes, str(state.device))
+
+
+def _interface() -> str:
+    """Return the network interface on the way to the first process, or "" if it has no name.
+
+    By default gloo tells others the address of this machine's name, which on Debian is one that only it can reach.
+    """
+    first, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    family, kind, *_, address = socket.getaddrinfo(first, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as way:
+        way.connect(address)  # sends nothing
+        own = way.getsockname()[0]
+    found = (name for name, held in psutil.net_if_addrs().items() if own in (one.address for one in held))
+    return next(found, "")
 
 
 def full(tensor: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 import torch.distributed as dist
 
 from pipeline_lib.training.optimiser import TrainingError
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import Processes, join_processes
 
 BEAT_S = 2.0
 MISSED = 15
@@ -30,25 +30,33 @@ MISSED = 15
 _PATIENCE = datetime.timedelta(days=7)  # of collectives, which cannot tell long work from a stop
 _JOIN_S = 10.0  # a store that hangs keeps the thread for longer
 _ENDED = "ended"
+_NOT_REACHED = (
+    "the training processes have not reached each other: each machine must reach the others, at any port, by the "
+    "network interface that leads to the first one, or by the one that GLOO_SOCKET_IFNAME names"
+)
 _BROKEN = "another training process has ended, as its own message says; the same command continues"
 
 
 @contextmanager
-def watched(processes: Processes) -> Iterator[None]:
-    """End this process, with status 1 and a sentence on stderr, if another rank stops while the block lasts.
+def together() -> Iterator[Processes]:
+    """Join the other ranks; end this process, with status 1 and a sentence on stderr, if another one stops.
 
     All ranks that end the block without an error leave it together, so that none misses one that has done its part.
 
     Raises:
-        TrainingError: work together failed, since another rank has ended or stopped.
+        TrainingError: another rank was not reached, or work together failed, since another one has ended or stopped.
     """
+    try:
+        processes = join_processes()
+    except RuntimeError as error:
+        raise TrainingError(f"{_NOT_REACHED} ({error})") from error
     if processes.world == 1:
-        yield
+        yield processes
         return
     heart = _Heart(processes)
     try:
         heart.hosts = processes.gather(socket.gethostname())
-        yield
+        yield processes
         processes.gather(None)
     except RuntimeError as error:
         if heart.ended or isinstance(error, dist.DistError) or "gloo" in str(error):
@@ -56,6 +64,7 @@ def watched(processes: Processes) -> Iterator[None]:
         raise
     finally:
         heart.stop()
+    dist.destroy_process_group()  # its threads, too, must have ended before Python does
 
 
 class _Heart:

@@ -1,5 +1,6 @@
 """A training process in the tests of the heartbeat: ``<work> <seconds of each kind>``; then it meets the others."""
 
+import datetime
 import hashlib
 import os
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from pipeline_lib.training.parallel import join_processes
+from pipeline_lib.training import parallel
 from tasks.runtime.exit_status import explained
 from tasks.services import heartbeat
 
@@ -46,9 +47,9 @@ WORK: dict[str, tuple[Callable[[float], None], ...]] = {
 
 if __name__ == "__main__":
     heartbeat.BEAT_S = 0.1
+    parallel.CONNECT = datetime.timedelta(seconds=5)
     with explained():
-        processes = join_processes()
-        with heartbeat.watched(processes):
+        with heartbeat.together() as processes:
             processes.gather(None)
             print(f"{os.getpid()} has begun", flush=True)
             if processes.rank == 1:

@@ -16,6 +16,7 @@ from tasks.services.heartbeat import MISSED
 from tests.needs import ROOT
 
 LIMIT_S = 0.1 * MISSED
+FIRST, SECOND = "10.213.7.1", "10.213.7.2"
 
 
 class Ranks:
@@ -26,14 +27,18 @@ class Ranks:
             free.bind(("127.0.0.1", 0))
             self.port = str(free.getsockname()[1])
         self.logs = [folder / "rank-0", folder / "rank-1"]
+        self.networks: list[str] = []  # of each rank, if it has one of its own
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *arguments: str) -> "Ranks":
+    def start(self, *arguments: str, **more: str) -> "Ranks":
+        first = FIRST if self.networks else "127.0.0.1"
+        variables = {"WORLD_SIZE": "2", "MASTER_ADDR": first, "MASTER_PORT": self.port, **more}
         for rank, log in enumerate(self.logs):
-            variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port}
             with log.open("wb") as file:
-                command = [sys.executable, "-m", "tests.tasks.beating", *arguments]
+                network = ["ip", "netns", "exec", self.networks[rank]] if self.networks else []
+                command = [*network, sys.executable, "-m", "tests.tasks.beating", *arguments]
                 environment = os.environ | variables | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+                environment |= {"RANK": str(rank)}
                 self.processes.append(
                     subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
                 )
@@ -59,6 +64,52 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
     for process in made.processes:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def apart(ranks: Ranks) -> Iterator[Ranks]:
+    """The same in two network namespaces, where the address of the machine's name is that of no other one."""
+    name = f"sym{os.getpid()}"
+    ranks.networks = [f"{name}-0", f"{name}-1"]
+    try:
+        for network in ranks.networks:
+            ip("netns", "add", network)
+        ip("-n", f"{name}-0", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", f"{name}-1")
+        for network, address in zip(ranks.networks, (FIRST, SECOND), strict=True):
+            ip("-n", network, "addr", "add", f"{address}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                ip("-n", network, "link", "set", device, "up")
+        yield ranks
+    finally:
+        for process in ranks.processes:
+            process.kill()
+        for network in ranks.networks:
+            subprocess.run(("ip", "netns", "delete", network), check=False)
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(("ip", *arguments), check=True)
+
+
+@pytest.mark.needs("networks")
+def test_machines_find_each_other_and_one_that_is_cut_off_ends_all(apart: Ranks) -> None:
+    apart.start("sleep", "1000")
+    for rank in (0, 1):
+        apart.has_begun(rank)
+    ip("-n", apart.networks[1], "link", "set", "eth0", "down")
+    for rank in (0, 1):
+        status, said = apart.ends(rank)
+        assert status == 1 and "has not answered since" in said and "without a network" in said, said
+
+
+@pytest.mark.needs("networks")
+def test_machines_that_cannot_reach_each_other_say_so(apart: Ranks) -> None:
+    """By default gloo would wait for half an hour in one of them."""
+    apart.start("sleep", "0", GLOO_SOCKET_IFNAME="lo")
+    for rank in (0, 1):
+        status, said = apart.ends(rank)
+        assert status == 1 and "error: the training processes have not reached each other: " in said, said
+        assert "GLOO_SOCKET_IFNAME" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
