@@ -180,7 +180,7 @@ def test_the_page_of_studies_says_the_verdicts_that_they_have() -> None:
         "A large and a small agent": ["pairs"],
         "Three rewards": ["reward"],
         "Turns and feedback": ["turns"],
-        "Own rewards": ["own-rewards-coding", "own-rewards-philosophers"],
+        "Own rewards": ["own-rewards-coding", "own-rewards-philosophers", "own-rewards-modules"],
     }
     assert list(sections) == list(told)
     assert {name for names in told.values() for name in names} == {

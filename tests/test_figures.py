@@ -55,7 +55,7 @@ QUOTED = [
     (
         "studies.md",
         "### Own rewards",
-        ["docs/studies/own-rewards-coding.json", "docs/studies/own-rewards-philosophers.json"],
+        [f"docs/studies/own-rewards-{name}.json" for name in ("coding", "philosophers", "modules")],
     ),
     ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
     ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
@@ -98,7 +98,7 @@ QUOTED = [
         ["docs/runs/planning-smollm2.json"],
     ),
     ("planning.md", "The base agrees too early", ["docs/runs/planning-smollm2.json"]),
-    ("planning.md", "The audit plays 22", ["benchmarks/results/planning-verdict.json"]),
+    ("planning.md", "The audit plays 23", ["benchmarks/results/planning-verdict.json"]),
     ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
     ("modules.md", "**An orchestrated team**", ["benchmarks/results/modules-orchestrated-verdict.json"]),
     ("modules.md", "**At equal tokens**", ["benchmarks/results/equal-tokens-modules-orchestrated.json"]),
