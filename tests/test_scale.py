@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/scale.md").read_text()
 
 AGENTS, GROUP, PROBLEMS, GPUS, PER_UPDATE, PROMPT, ACTION = 2, 16, 10_000, 64, 64, 300, 300
-PARAMETERS, LAYERS, WIDTH, INNER, KEYS, RANK = 32e9, 64, 5_120, 27_648, 1_024, 16
+PARAMETERS, RANK = 32e9, 16
+MODEL = (PARAMETERS, 64, 5_120, 27_648, 1_024)  # layers, width, width within the layers, width of keys
+SMALL = (3.1e9, 36, 2_048, 11_008, 256)
 GPUS_OF_AN_ENGINE, CHECKPOINTS, STORE = 4, 16, 44e6
 METRICS = 75  # of an update of the default
 
@@ -57,13 +59,14 @@ def test_the_time() -> None:
 
 
 def test_the_bytes() -> None:
-    adapter = LAYERS * RANK * (2 * (WIDTH + WIDTH) + 2 * (WIDTH + KEYS) + 3 * (WIDTH + INNER))
-    checkpoint, state = AGENTS * adapter * 4, AGENTS * adapter * 8
-    assert row("a checkpoint:") == [f"{checkpoint / 1e9:.1f} GB"]
-    assert row("trainer state") == [f"{state / 1e9:.1f} GB"]
-    assert row("16 checkpoints") == [f"{(CHECKPOINTS * checkpoint + state) / 1e9:.1f} GB"]
-    assert row("sending a checkpoint") == [f"{(checkpoint + state) / STORE:.0f} s"]
-    assert row("the same, if all") == [f"{AGENTS * PARAMETERS * 12 / 1e9:.0f} GB"]
+    for place, (parameters, layers, width, inner, keys) in enumerate((MODEL, SMALL)):
+        adapter = layers * RANK * (2 * (width + width) + 2 * (width + keys) + 3 * (width + inner))
+        checkpoint, state = AGENTS * adapter * 4, AGENTS * adapter * 8
+        assert row("a checkpoint:")[place] == f"{checkpoint / 1e9:.1f} GB"
+        assert row("trainer state")[place] == f"{state / 1e9:.1f} GB"
+        assert row("16 checkpoints")[place] == f"{(CHECKPOINTS * checkpoint + state) / 1e9:.1f} GB"
+        assert row("sending a checkpoint")[place] == f"{(checkpoint + state) / STORE:.0f} s"
+        assert row("the same, if all")[place] == f"{AGENTS * parameters * 12 / 1e9:.0f} GB"
 
 
 def test_the_page_says_what_was_never_made() -> None:
