@@ -169,9 +169,12 @@ def _store(project: Path) -> Finding:
         text = "no default remote; `dvc remote add --default NAME URL` names one, for `symposium run --share`"
         return Finding("store", OPTIONAL, text)
     try:
-        found = try_store(project)
+        found, taken = try_store(project)
     except StoreError as error:
         return Finding("store", OPTIONAL, f"{error}; only `symposium run --share` and workers need it")
+    if taken:
+        text = "Files are compared when they are fetched; what is damaged on the way there may be noticed only then"
+        return Finding("store", OPTIONAL, f"{found}; it takes {', and '.join(taken)}, which S3 refuses. {text}")
     if settings.get(f"remote.{remote}.verify", "").lower() != "true":
         # A damaged file would be taken by `dvc pull` under the digest of the sound one.
         text = f"DVC believes what it says its files are; `dvc remote modify {remote} verify true` has them compared"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,21 +47,35 @@ def record_traces(
     """
     # In the background MLflow would send spans after the default store has changed again.
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    present = {
-        trace.info.tags[TAG_EPISODE]: trace.info.trace_id
-        for trace in client.search_traces(
-            locations=[experiment], filter_string=f"tags.`{TAG_RUN_ID}` = '{run}'", max_results=500, include_spans=False
-        )
-        if TAG_EPISODE in trace.info.tags
-    }
+    began, present = time.monotonic(), _traces(client, experiment, run)
     with as_default(uri):
         tags = {TAG_RUN: name, TAG_RUN_ID: run}
         made = [_record(experiment, tags, episode) for episode in episodes if episode["id"] not in present]
     if made:
         client.link_traces_to_run(made, run)
+        if is_shared(uri):
+            # Another machine that has recorded the same episodes may still be making its traces.
+            time.sleep(max(SETTLE_S, 2 * (time.monotonic() - began)))
+            present = _traces(client, experiment, run)
     wanted = {episode["id"] for episode in episodes}
-    if old := [trace for identity, trace in present.items() if identity not in wanted]:
+    old = [
+        trace
+        for identity, traces in present.items()
+        for trace in (traces[1:] if identity in wanted else traces)  # all machines keep the same one
+    ]
+    if old:
         client.delete_traces(experiment, trace_ids=old)
+
+
+def _traces(client: MlflowClient, experiment: str, run: str) -> dict[str, list[str]]:
+    """Return the ids of the traces of a run, by episode, in order."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for trace in client.search_traces(
+        locations=[experiment], filter_string=f"tags.`{TAG_RUN_ID}` = '{run}'", max_results=500, include_spans=False
+    ):
+        if TAG_EPISODE in trace.info.tags:
+            found[trace.info.tags[TAG_EPISODE]].append(str(trace.info.trace_id))
+    return {episode: sorted(traces) for episode, traces in found.items()}
 
 
 def _record(experiment: str, tags: Mapping[str, str], episode: Mapping[str, Any]) -> str:

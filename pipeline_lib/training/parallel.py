@@ -49,6 +49,7 @@ T = TypeVar("T")
 BUCKET = 2**24
 
 _PIECE = 2**26  # bytes of a file that travel at once
+# When all have come; one that is cut off in just that moment ends the others within a minute.
 CONNECT = datetime.timedelta(minutes=1)
 
 

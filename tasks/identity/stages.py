@@ -244,15 +244,27 @@ def playing(params: Params) -> dict[str, Any]:
     return depends_on | {"image": identity.get("image", "")}
 
 
+#: Outputs that contain seconds, which differ wherever a stage is run.
+_SECONDS = ("results/test/cost.json", "results/train", "results/verdict.json")
+
+
 def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
-    """Return digests of the outputs of other stages that a stage depends on, by path, as ``dvc.yaml`` lists them."""
+    """Return digests of the outputs of other stages that a stage depends on, by path, as ``dvc.yaml`` lists them.
+
+    Seconds do not count: two machines that judge the same episodes share a run in MLflow.
+    """
     stage = params.stage if isinstance(params, Reads) else ""
     try:
         entry = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
     except (OSError, KeyError, TypeError):
         return {}
-    paths = [Path(str(item).replace("${item.seed}", str(seed))) for item in entry.get("deps", ())]
-    return {path.as_posix(): contents().of(path) for path in paths if path.exists() and path.parent != IDENTITIES}
+    listed = [Path(str(item).replace("${item.seed}", str(seed))) for item in entry.get("deps", ())]
+    paths: list[Path] = []
+    for path in listed:
+        partly = path.is_dir() and any(path in Path(name).parents for name in _SECONDS)
+        paths += path.iterdir() if partly else [path]
+    found = {path.as_posix(): path for path in sorted(paths) if path.exists() and path.parent != IDENTITIES}
+    return {name: contents().of(path) for name, path in found.items() if name not in _SECONDS}
 
 
 def _code(flow: str) -> Code:

@@ -19,8 +19,10 @@ import shutil
 import threading
 import time
 import uuid
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import md5
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -32,6 +34,11 @@ from pipeline_lib.training.metrics_log import NAME as METRICS
 from tasks.services.process_environment import places
 
 _TRIED = 4 << 20
+# What S3 refuses, and a store that only resembles it may take.
+_TO_BE_REFUSED: dict[str, dict[str, str]] = {
+    "a second file of the same name, on condition that there is none": {"IfNoneMatch": "*"},
+    "a file with the checksum of another one": {"ContentMD5": b64encode(md5(b"another").digest()).decode()},
+}
 
 
 class StoreError(RuntimeError):
@@ -51,8 +58,10 @@ def default_remote(project: Path) -> tuple[Any, str]:
     return remote.fs, remote.path
 
 
-def try_store(project: Path) -> str:
-    """Write a file to the store, list, read, compare and remove it; return how fast that was.
+def try_store(project: Path) -> tuple[str, list[str]]:
+    """Write a file to the store, list, read, compare and remove it; return how fast that was, and what it wrongly took.
+
+    An S3 store is also given a conditional write and a wrong checksum, both of which it must refuse.
 
     Raises:
         StoreError: a step failed.
@@ -70,12 +79,29 @@ def try_store(project: Path) -> str:
         with files.open(path, "rb") as file:
             is_equal = file.read() == content
         read_s, step = time.monotonic() - began, "removed"
+        taken = [what for what, condition in _TO_BE_REFUSED.items() if _takes(files, path, condition)]
         files.remove(path)
     except Exception as error:  # each kind of store has its own
         raise StoreError(f"a file could not be {step}: {error}") from error
     if not (is_listed and is_equal):
         raise StoreError(f"a file that was written {'has another content' if is_listed else 'is not listed'}")
-    return f"{folder}: written at {_TRIED / 1e6 / written_s:.0f} MB/s, read at {_TRIED / 1e6 / read_s:.0f} MB/s"
+    speeds = f"written at {_TRIED / 1e6 / written_s:.0f} MB/s, read at {_TRIED / 1e6 / read_s:.0f} MB/s"
+    also = (
+        ", wrong checksums and conditions that do not hold are refused" if files.protocol == "s3" and not taken else ""
+    )
+    return f"{folder}: {speeds}{also}", taken
+
+
+def _takes(files: Any, path: str, condition: dict[str, str]) -> bool:
+    """Say whether an S3 store writes over a file under a condition that does not hold."""
+    if files.protocol != "s3":
+        return False
+    bucket, key, _ = files.fs.split_path(path)
+    try:
+        files.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=b"second", **condition)
+    except Exception:  # each store words it in its own way
+        return False
+    return True
 
 
 log = logging.getLogger("symposium.stage")
@@ -83,9 +109,8 @@ log = logging.getLogger("symposium.stage")
 SHARED = "SYMPOSIUM_SHARED"
 """Environment variable: set for the stages of a run with ``--share``."""
 
-_NUMBERED = re.compile(
-    r"(metrics|record|state)-(\d+)(?:-[0-9a-f]+)?(?:\.jsonl?)?"
-)  # of a step, and removed after a later one is sent
+# Files of a step, which are removed after a later one is sent.
+_NUMBERED = re.compile(r"(metrics|record|state)-(\d+)(?:-[0-9a-f]+)?(?:\.jsonl?)?")
 _ENDED = "ended.json"  # in the scratch folder of a training that has ended and has a copy: the stage's name
 
 

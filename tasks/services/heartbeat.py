@@ -48,7 +48,7 @@ def together() -> Iterator[Processes]:
     """
     try:
         processes = join_processes()
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:  # OSError: an unknown name, or no way to the address
         raise TrainingError(f"{_NOT_REACHED} ({error})") from error
     if processes.world == 1:
         yield processes

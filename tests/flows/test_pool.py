@@ -55,6 +55,8 @@ def test_a_run_whose_worker_and_servers_are_lost_goes_on_to_the_same_bytes(
         wrong = team | {"PREFECT_API_AUTH_STRING": "symposium:anything"}
         assert "refuses the password" in call(user, "python", *command, status=1, **wrong)
     assert "symposium worker lab" in call(user, "python", *RUN, status=1, **team), "there is no such pool yet"
+    found = " ".join(call(user, "python", "-m", "symposium", "doctor", **team).split())
+    assert "wrong checksums and conditions that do not hold are refused" in found, found
     with started(origin / "one", *worker, **team):
         wait_for(lambda: "started!" in words(origin / "one"), lambda: words(origin / "one"))
         with started(user, *RUN, **team) as asked:

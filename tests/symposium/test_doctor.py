@@ -4,13 +4,17 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from flows import doctor
 from flows.doctor import MISSING, OK, OPTIONAL, examine
 from tests.http_server import HttpServer, Reply
+from tests.needs import needs
 
 
 def test_in_an_empty_folder_it_says_what_is_missing_and_what_to_do(
@@ -78,6 +82,64 @@ def test_the_store_is_tried(empty_project: Path, tmp_path: Path) -> None:
     (tmp_path / "store").rmdir()
     (tmp_path / "store").write_text("no folder")
     assert told().status == OPTIONAL and told().text.startswith("a file could not be written: ")
+
+
+class TakesAnything(BaseHTTPRequestHandler):
+    """A store that resembles S3, and writes under every condition."""
+
+    protocol_version = "HTTP/1.1"  # clients wait for "100 Continue" before they send a file
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def do_PUT(self) -> None:
+        self.files[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self._send()
+
+    def do_GET(self) -> None:
+        path, _, question = self.path.partition("?")
+        if "list-type" not in question:
+            return self._send(self.files.get(path))
+        sizes = {name.removeprefix("/lab/"): len(content) for name, content in self.files.items()}
+        listed = "".join(f"<Contents><Key>{key}</Key><Size>{n}</Size></Contents>" for key, n in sizes.items())
+        return self._send(f"<ListBucketResult>{listed}</ListBucketResult>".encode())
+
+    def do_HEAD(self) -> None:
+        self._send(self.files.get(self.path))
+
+    def do_POST(self) -> None:  # removes many at once, of which there is one
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.files.clear()
+        self._send(b"<DeleteResult/>")
+
+    def _send(self, content: bytes | None = b"") -> None:
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content or b"")
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@needs("team servers")
+def test_a_store_that_takes_what_s3_refuses_is_told(
+    empty_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(empty_project, project := tmp_path / "project")
+    for arguments in (("add", "--default", "store", "s3://lab"), ("modify", "store", "verify", "true")):
+        subprocess.run((sys.executable, "-m", "dvc", "remote", *arguments), cwd=project, check=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TakesAnything)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")  # else files come in chunks with checksums
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with contextlib.closing(server.socket):
+        told = doctor._store(project)
+        server.shutdown()
+    assert told.status == OPTIONAL
+    assert "it takes a second file of the same name" in told.text and "checksum of another one, which S3" in told.text
+    assert not TakesAnything.files, "what was tried is removed"
 
 
 class WithPasswords(HttpServer):

@@ -112,6 +112,14 @@ def test_machines_that_cannot_reach_each_other_say_so(apart: Ranks) -> None:
         assert "GLOO_SOCKET_IFNAME" in said and "Traceback" not in said
 
 
+def test_a_first_machine_that_has_no_address_is_told(ranks: Ranks) -> None:
+    ranks.start(MASTER_ADDR="first.invalid")
+    for rank in (0, 1):
+        status, said = ranks.ends(rank)
+        assert status == 1 and "error: the training processes have not reached each other: " in said, said
+        assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_stopped_rank_ends_all_and_does_not_go_on_when_it_wakes(ranks: Ranks, stopped: int) -> None:
     ranks.start("sleep", "1000")

@@ -32,6 +32,7 @@ from tasks.identity.stages import (
     Reads,
     environment_code,
     identity_of,
+    inputs_of,
     planned,
     settings_of,
     work_digest,
@@ -451,3 +452,25 @@ def test_arms_have_identities_of_their_own():
     assert STAGES["train"].arm == TEAM
     told = differences(identity_of("train"), identity_of("train_single"))
     assert len(told) == 2 and "single_agent_budget" in told[0] + told[1] and "seeds" in told[0] + told[1], told
+
+
+def test_machines_that_judge_the_same_episodes_in_other_times_share_a_run_in_mlflow(project: Path) -> None:
+    shutil.copy(ROOT / "dvc.yaml", project)
+    (tested := project / "results/test").mkdir(parents=True)
+    (trained := project / "results/train").mkdir()
+    for stage in ("verdict", "report"):
+
+        def read(stage: str = stage) -> dict[str, str]:
+            stage_identity.contents.cache_clear()
+            return inputs_of(settings_of(stage), None)
+
+        (tested / "base.jsonl").write_text("first")
+        for file in (tested / "cost.json", trained / "team-0.jsonl", project / "results/verdict.json"):
+            file.write_text('{"seconds": 1}')
+        first = read()
+        assert "results/test/base.jsonl" in first
+        for file in (tested / "cost.json", trained / "team-0.jsonl", project / "results/verdict.json"):
+            file.write_text('{"seconds": 2}')
+        assert read() == first
+        (tested / "base.jsonl").write_text("other episodes")
+        assert read() != first

@@ -209,3 +209,27 @@ def test_episodes_are_traces_of_their_run_and_are_found_by_their_verdict(
     finally:
         if server:
             server.stop()
+
+
+def test_two_machines_that_report_one_run_at_once_leave_each_episode_once(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start(home.rename(home.with_name("mlflow")), monkeypatch)
+    try:
+        key, together = RunKey("team", "brave-owl", "digest", "", "brave-owl"), threading.Barrier(2)
+
+        def report(number: int) -> None:
+            (own := tmp_path / f"machine-{number}").mkdir()  # no lock is shared
+            recorder = Recorder(server.url, own)
+            recorder.ids(key)
+            together.wait(60)
+            recorder.traces(key, [episode(name, "failure") for name in ("a", "b", "c")])
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(report, range(2)))
+        client = Reader(server.url).client
+        experiment = client.get_experiment_by_name("team")
+        traces = client.search_traces(locations=[experiment.experiment_id], include_spans=False)
+        assert sorted(trace.info.tags["symposium.episode"] for trace in traces) == ["a", "b", "c"]
+    finally:
+        server.stop()
