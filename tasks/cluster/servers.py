@@ -23,7 +23,7 @@ from tasks.services.servers import ServerError, free_port, refused, require, sta
 
 START_S = 300.0
 _SETTLES_S = 20.0  # so long a store that answers may refuse files, before it knows its volumes
-_STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
+STOP_S = 20.0  # PostgreSQL writes what it has in memory, SeaweedFS takes its time
 _EVERYWHERE = "0.0.0.0"
 #: What `answering` says of a server.
 ANSWERS, REFUSES, SILENT = "answers", "refuses the password", "does not answer"
@@ -165,7 +165,7 @@ def _running(cluster: Cluster, parts: list[_Part], say: Callable[[str], None]) -
     finally:
         for part in reversed(parts):
             if part.name in processes:
-                stop(processes[part.name], _STOP_S)
+                stop(processes[part.name], STOP_S)
 
 
 def _postgres_answers(ports: Ports, passwords: Passwords) -> bool:
@@ -198,6 +198,8 @@ def _prefect(cluster: Cluster, passwords: Passwords) -> _Part:
         "PREFECT_API_URL": cluster.addresses["PREFECT_API_URL"],
         "PREFECT_SERVER_UI_API_URL": cluster.addresses["PREFECT_API_URL"],
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        # By default it writes its pages beside its code, where the user of a container may not.
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(cluster.folder / "prefect/pages"),
         "PREFECT_SERVER_API_AUTH_STRING": passwords.prefect_api_auth_string,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.address(
             "asyncpg", cluster.ports.postgres, passwords.pgpassword, database.PREFECT

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,6 +92,15 @@ def test_a_run_whose_worker_and_servers_are_lost_goes_on_to_the_same_bytes(
     assert folder_digest(user / trained) == folder_digest(main / trained)
 
     servers.comes_back_from_a_backup(origin)
+
+
+def test_the_pages_of_prefect_lie_in_the_folder_of_the_servers(servers: Servers) -> None:
+    # beside Prefect's code the user of a container may write nothing, and then there are none
+    address = servers.variables["PREFECT_API_URL"].removesuffix("/api")
+    browser = urllib.request.Request(address, headers={"Accept": "text/html"})
+    with urllib.request.urlopen(browser, timeout=30) as answer:
+        page = answer.read()
+    assert page in [file.read_bytes() for file in (servers.folder / "prefect/pages").glob("*/index.html")]
 
 
 def test_ten_machines_that_begin_together_make_each_run_once(

@@ -1,6 +1,8 @@
 """The servers of a team: what is said before any of them starts (tests/flows/test_pool.py runs them)."""
 
+import importlib
 import json
+import re
 import shlex
 import shutil
 import socket
@@ -148,5 +150,23 @@ def test_the_container_of_the_servers_runs_their_own_commands_and_is_for_this_ma
     assert service["healthcheck"]["test"] == ["CMD", "symposium", "cluster", "status"]
     ports = [f"${{SYMPOSIUM_ADDRESS:-127.0.0.1}}:{port}:{port}" for port in Ports()[:3]]
     assert service["ports"] == ports, "the database is for nobody else"
-    sent = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    first, *lines = (root / ".dockerignore").read_text().splitlines()
+    sent = {line[1:] for line in lines if line.startswith("!")}
     assert sent >= {*FILES, "pyproject.toml", "setup.py", "README.md", "LICENSE", "symposium", "flows", "tasks"}
+    assert first == "*" and not [
+        name
+        for name in ("cluster.env", ".git", ".venv", ".symposium", ".dvc/config.local", ".dvc/cache", "models")
+        if any(Path(name).is_relative_to(allowed) for allowed in sent)
+    ], "no secret and no result may come into the image"
+    recipe = (root / "Dockerfile").read_text()
+    assert re.findall("^FROM (.*)", recipe, re.MULTILINE) == ["python:3.11-slim-bookworm"]
+    assert recipe.count("pip install") == recipe.count("--no-deps") == 3, "the locks name every version"
+    assert recipe.count("\nUSER symposium\n") == 1 and "USER root" not in recipe
+
+
+@needs("team servers")
+def test_docker_gives_every_server_its_time_to_end() -> None:
+    root = Path(flows.cluster.__file__).parents[1]
+    (service,) = yaml.safe_load((root / "compose.yaml").read_text())["services"].values()
+    servers = importlib.import_module("tasks.cluster.servers")
+    assert 60 * int(service["stop_grace_period"].removesuffix("m")) > len(Ports._fields) * servers.STOP_S
