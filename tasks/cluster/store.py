@@ -1,7 +1,8 @@
 """SeaweedFS: an S3 store in the folder of the cluster.  Of its ports only that of S3 is for others.
 
-Its inner ports listen on 127.0.0.1; the HTTP ones ask for a token that only its parts have, the gRPC ones ask for
-nothing: whoever can log in to the machine of the servers can read and write the store.
+Its inner ports listen on 127.0.0.1, but that of S3's gRPC, the next one, listens where S3 does, and asks for a token.
+The HTTP ones ask for a token that only its parts have, the other gRPC ones for nothing: whoever can log in to the
+machine of the servers can read and write the store.
 """
 
 import hashlib
