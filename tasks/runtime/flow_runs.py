@@ -125,7 +125,11 @@ def _process(run: FlowRun) -> str:
 
 
 def heartbeat_automation() -> None:
-    """Make sure that the server marks runs whose heartbeats stop as crashed, within a minute."""
+    """Make sure that the server marks runs whose heartbeats stop as crashed, within a minute.
+
+    An automation that is there stays: with it, the server would forget of which run it waits for a heartbeat, and one
+    whose machine was lost a moment ago would count as running for ever.
+    """
     automation = AutomationCore(
         name=AUTOMATION,
         description="A run whose process was killed sends no more heartbeats.",
@@ -147,6 +151,20 @@ def heartbeat_automation() -> None:
         actions=[ChangeFlowRunState(state=StateType.CRASHED, message=_SILENT)],
     )
     with get_client(sync_client=True) as client:
-        for earlier in client.read_automations_by_name(AUTOMATION):
-            client.delete_automation(earlier.id)
-        client.create_automation(automation)
+        found = client.read_automations_by_name(AUTOMATION)
+        same = [earlier for earlier in found if _asks_for(earlier, automation)]
+        for earlier in found:
+            if earlier not in same[:1]:
+                client.delete_automation(earlier.id)
+        if not same:
+            client.create_automation(automation)
+
+
+def _asks_for(earlier: AutomationCore, wanted: AutomationCore) -> bool:
+    """Return whether an automation of the server is the wanted one; the server gives each trigger an id."""
+    kept = {name: earlier.trigger.model_dump()[name] for name in wanted.trigger.model_dump(exclude={"id"})}
+    return (earlier.enabled, kept, earlier.actions) == (
+        wanted.enabled,
+        wanted.trigger.model_dump(exclude={"id"}),
+        wanted.actions,
+    )

@@ -12,6 +12,7 @@ from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled, Sub
 
 from flows.worker import MOST_STARTS, end_cancelled, start_crashed_again
 from pipeline_lib.tracking.processes import own_process
+from tasks.runtime import flow_runs
 from tasks.runtime.flow_runs import AUTOMATION, heartbeat_automation, mark_alive, mark_crashed
 
 pytestmark = pytest.mark.service
@@ -185,10 +186,17 @@ def test_a_run_that_crashes_before_its_code_begins_is_started_three_times_more_a
         assert start_crashed_again("locked out") == []
 
 
-def test_the_automation_is_there_once(prefect: str) -> None:
-    heartbeat_automation()
-    heartbeat_automation()
-    with get_client(sync_client=True) as client:
-        found = client.read_automations_by_name(AUTOMATION)
-    assert len(found) == 1
-    assert found[0].enabled
+def test_the_automation_is_there_once_and_stays(prefect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that came right after one was lost made another, which did not wait for the heartbeat of the lost run.
+
+    That run counted as running for ever.
+    """
+    kept = []
+    for within_s in (flow_runs.WITHIN_S, flow_runs.WITHIN_S, 40.0, 40.0):
+        monkeypatch.setattr(flow_runs, "WITHIN_S", within_s)
+        heartbeat_automation()
+        with get_client(sync_client=True) as client:
+            (found,) = client.read_automations_by_name(AUTOMATION)
+        assert found.enabled
+        kept.append(found.id)
+    assert kept[0] == kept[1] != kept[2] == kept[3], "one of another version is replaced"
