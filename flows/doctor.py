@@ -25,6 +25,7 @@ from tasks.chain.graph import mend_locks
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.runtime.training_copies import StoreError, try_store
+from tasks.services.clocks import of_server
 from tasks.services.process_environment import places, server_url
 from tasks.services.servers import ServerError, refused, require
 
@@ -96,6 +97,8 @@ def _servers(project: Path) -> Finding:
             require(given)
         except ServerError as error:
             return Finding("servers", MISSING, str(error))
+        if said := of_server(f"{given}/health", f"the Prefect server at {given}"):
+            return Finding("servers", MISSING, said)
     if (tracking := os.environ.get("MLFLOW_TRACKING_URI", "")).startswith("http") and (why := refused(tracking)):
         return Finding("servers", MISSING, why)
     if given or tracking:

@@ -38,6 +38,7 @@ from tasks.chain.sharing import prepare_remote
 from tasks.runtime.arguments import ArgumentError, program_parser, whole
 from tasks.runtime.exit_status import explained, server_is_gone, sigterm_interrupts
 from tasks.runtime.flow_runs import end_process, heartbeat_automation, lives_here, mark_alive, mark_crashed
+from tasks.services.clocks import of_server
 from tasks.services.process_environment import child_environment
 from tasks.services.processes import ended, start, stop
 from tasks.services.servers import ServerError, require
@@ -128,13 +129,28 @@ def _of(pool: str) -> WorkPoolFilter:
 
 
 def require_server() -> None:
-    """Raise ServerError if no Prefect server is named, or the one that is does not answer."""
+    """Raise ServerError if no Prefect server is named, the one that is does not answer, or its clock is another one."""
     if not (url := os.environ.get("PREFECT_API_URL")):
         raise ServerError(
             "which server has the work? set PREFECT_API_URL, for example http://server:4200/api, and "
             "MLFLOW_TRACKING_URI for the record of the runs"
         )
     require(url)
+    if said := clock_of_server():
+        raise ServerError(said)
+
+
+def clock_of_server() -> str:
+    """Return what is to be said if the clocks of this machine and of the Prefect server differ; else empty."""
+    url = os.environ["PREFECT_API_URL"]
+    return of_server(f"{url}/health", f"the Prefect server at {url}")
+
+
+def tell_clock(told: str) -> str:
+    """Say once, and not again after ``told``, that the clock of a worker that works is wrong; return what holds now."""
+    if bool(said := clock_of_server()) != bool(told):
+        print(said or "the clocks of this machine and of the Prefect server agree again", flush=True)
+    return said
 
 
 class Patience:
@@ -188,7 +204,7 @@ def main() -> None:
         prepare_remote(Path.cwd())
         command = worker_command(given, join_pool(given.pool))
         process = start(command, child_environment(**{**_PATIENCE, **os.environ}), Path.cwd(), sys.stdout.fileno())
-        patience, looks = Patience(), Counter[UUID]()
+        patience, looks, told = Patience(), Counter[UUID](), ""
         try:
             while process.poll() is None:
                 with patience:
@@ -199,6 +215,7 @@ def main() -> None:
                         print(f"{name} is to be cancelled, and is ended", flush=True)
                     for name in start_crashed_again(given.pool):
                         print(f"{name} crashed and is scheduled again", flush=True)
+                    told = tell_clock(told)
                 time.sleep(_LOOK_S)
         finally:
             stop(process)

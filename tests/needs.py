@@ -113,6 +113,7 @@ NEEDS = {
         lambda: all(importlib.util.find_spec(name) for name in ("psycopg", "boto3", "dvc_s3")) and _postgres(),
         "pip install '.[team]' and apt-get install postgresql",
     ),
+    "faketime": Need(lambda: _programs("faketime"), "apt-get install faketime"),
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),
     "ClassEval": Need(CLASS_EVAL.exists, f"the file {CLASS_EVAL.name} in shared/data", installable=False),
     "memory groups": Need(_limits_memory, "to be root where control groups of memory can be made", installable=False),

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.workspaces import free_name, git
 from tasks.looks.records import RecordsError, send_to_origin
-from tasks.runtime.training_copies import remove_copies
+from tasks.runtime.training_copies import remove_copies, wrong_clock
 
 log = logging.getLogger("symposium.stage")
 
@@ -37,13 +37,15 @@ def sharing(project: Path) -> Iterator["SimpleQueue[str]"]:
     """Fetch what others have made; yield a queue of the stages whose results are to be sent.
 
     Raises:
-        ChainError: there is no default remote, or one without a run cache; or, at the end of a run that did not fail,
-            something could not be sent.
+        ChainError: there is no default remote, or one without a run cache, or it refuses this machine's clock; or, at
+            the end of a run that did not fail, something could not be sent.
     """
     prepare_remote(project)
     try:
         _dvc(project, "fetch", "--run-cache")
     except ChainError as error:
+        if said := wrong_clock(project):  # nothing that is computed here could be shared
+            raise ChainError(f"results cannot be shared: {said}") from None
         log.warning("not everything could be fetched, the rest is computed here: %s", error)
     ended: SimpleQueue[str] = SimpleQueue()
     over = threading.Event()

@@ -31,6 +31,7 @@ from pipeline_lib.locks import locked
 from pipeline_lib.storage import CorruptFileError, file_digest, file_digests, new_folder, read_json, write_json
 from pipeline_lib.training.checkpoint_folders import numbered, read_record, state_folder, step_folder, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
+from tasks.services import clocks
 from tasks.services.process_environment import places
 
 _TRIED = 4 << 20
@@ -58,6 +59,21 @@ def default_remote(project: Path) -> tuple[Any, str]:
     return remote.fs, remote.path
 
 
+def why(error: Exception) -> str:
+    """Return why the store does not do something: if clocks differ it says so to nobody who only asks what it has."""
+    return clocks.of_error(error, "the store") or str(error)
+
+
+def wrong_clock(project: Path) -> str:
+    """Return what is to be said if the store refuses everything because of this machine's clock; else empty."""
+    try:
+        files, folder = default_remote(project)
+        files.ls(folder, detail=False)
+    except Exception as error:  # each kind of store has its own
+        return clocks.of_error(error, "the store")
+    return ""
+
+
 def try_store(project: Path) -> tuple[str, list[str]]:
     """Write a file to the store, list, read, compare and remove it; return how fast that was, and what it wrongly took.
 
@@ -82,14 +98,13 @@ def try_store(project: Path) -> tuple[str, list[str]]:
         taken = [what for what, condition in _TO_BE_REFUSED.items() if _takes(files, path, condition)]
         files.remove(path)
     except Exception as error:  # each kind of store has its own
-        raise StoreError(f"a file could not be {step}: {error}") from error
+        raise StoreError(f"a file could not be {step}: {why(error)}") from error
     if not (is_listed and is_equal):
         raise StoreError(f"a file that was written {'has another content' if is_listed else 'is not listed'}")
     speeds = f"written at {_TRIED / 1e6 / written_s:.0f} MB/s, read at {_TRIED / 1e6 / read_s:.0f} MB/s"
-    also = (
-        ", wrong checksums and conditions that do not hold are refused" if files.protocol == "s3" and not taken else ""
-    )
-    return f"{folder}: {speeds}{also}", taken
+    if files.protocol == "s3" and not taken:
+        speeds += ", wrong checksums and conditions that do not hold are refused"
+    return f"{folder}: {speeds}", taken
 
 
 def _takes(files: Any, path: str, condition: dict[str, str]) -> bool:
@@ -136,7 +151,7 @@ class Copies:
         try:
             steps = sorted(self._steps(), reverse=True)
         except Exception as error:  # each kind of store has its own
-            log.warning("the store does not say what it has of this training, which goes on without: %s", error)
+            log.warning("the store does not say what it has of this training, which goes on without: %s", why(error))
             return 0
         for step in steps:
             try:
@@ -187,7 +202,7 @@ class Copies:
             try:
                 self.send(step)
             except Exception as error:  # each kind of store has its own
-                log.warning("step %d was not sent to the store, the next one will be: %s", step, error)
+                log.warning("step %d was not sent to the store, the next one will be: %s", step, why(error))
 
     def remove(self) -> None:
         """Remove all copies of this training."""

@@ -1,6 +1,7 @@
 """What `symposium run --on` sends to workers: a commit that they can get from git's origin."""
 
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -72,6 +73,22 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
     told = capsys.readouterr().out
     assert len(asked) == 4 and told.count("the Prefect server does not answer") == 1, told
     assert told.count("the Prefect server answers again") == 1, told
+
+
+def test_a_clock_that_becomes_wrong_under_a_worker_is_told_once(
+    server: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", server["PREFECT_API_URL"])
+    true, told = time.time, ""
+    for shift in (0.0, 10.0, 40.0, 45.0, -3600.0, 0.0):
+        monkeypatch.setattr(time, "time", lambda shift=shift: true() + shift)
+        told = worker.tell_clock(told)
+        if shift == -3600.0:
+            with pytest.raises(ServerError, match="is 60 min behind that of the Prefect server at"):
+                worker.require_server()
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("the clock of this machine is ") and " s ahead of that of the Prefect server at" in first
+    assert "agree again" in last
 
 
 def test_a_name_that_prefect_keeps_for_itself_is_refused_in_words(tmp_path: Path) -> None:

@@ -103,6 +103,26 @@ def test_the_pages_of_prefect_lie_in_the_folder_of_the_servers(servers: Servers)
     assert page in [file.read_bytes() for file in (servers.folder / "prefect/pages").glob("*/index.html")]
 
 
+@needs("faketime")
+@pytest.mark.parametrize(("shift", "side"), [("+1h", "ahead of"), ("-1h", "behind")])
+def test_a_wrong_clock_is_told_before_anything_waits_for_it(
+    origin: Path, servers: Servers, shift: str, side: str
+) -> None:
+    """A run was to begin an hour later, a worker took none, or one whose results the store refused at the end."""
+    user, team = origin / "user", {**servers.variables, **WHO}
+    wrong = f"the clock of this machine is 60 min {side} that of "
+    for command in (("-m", "symposium", "worker", "lab"), RUN):
+        told = call(user, "faketime", "-f", shift, "python", *command, status=1, **team)
+        assert f"{wrong}the Prefect server at" in " ".join(told.split())
+    own = {name: value for name, value in team.items() if not name.startswith(("PREFECT", "MLFLOW"))}
+    share = ("symposium", "run", "--share", "--plain", "prepare")
+    told = call(user, "faketime", "-f", shift, *share, status=1, **own)
+    assert f"results cannot be shared: {wrong}the store; set the wrong one" in " ".join(told.split())
+    assert not (user / "data").exists(), "no stage began"
+    told = " ".join(call(user, "faketime", "-f", shift, "symposium", "doctor", status=1, **team).split())
+    assert f"{wrong}the Prefect server at" in told and f"could not be written: {wrong}the store" in told
+
+
 def test_ten_machines_that_begin_together_make_each_run_once(
     servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
