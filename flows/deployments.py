@@ -98,7 +98,9 @@ def other_libraries(tags: Collection[str]) -> str:
     """Return what is to be said if the libraries here are others than those with which a run was asked for."""
     asked = dict(tag.removeprefix(_WITH).split(" ", 1) for tag in tags if tag.startswith(_WITH))
     here = library_versions()
-    other = [f"{name} {here.get(name)} ({version})" for name, version in asked.items() if here.get(name) != version]
+    other = [
+        f"{name} {here.get(name)} (there {version})" for name, version in asked.items() if here.get(name) != version
+    ]
     if not other:
         return ""
     return (

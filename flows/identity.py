@@ -24,7 +24,7 @@ from tasks.chain.workspaces import git
 from tasks.experiment.arms import IDENTITIES
 from tasks.experiment.check_run import refuse_lost_overrides
 from tasks.identity.dvc_record import Lock, content_of, contradiction, identity_file, read_lock, recorded
-from tasks.identity.files import changed_identities, differences, write_identities
+from tasks.identity.files import changed_identities, differences, other_libraries, write_identities
 from tasks.identity.stages import STAGES, identity_of, planned
 from tasks.runtime.arguments import SEEDS, ArgumentError, fit, one_of, program_parser, whole
 from tasks.runtime.exit_status import explained
@@ -185,7 +185,9 @@ def main() -> None:
             refuse_lost_overrides()
             write_identities()
         elif asked.changed:
-            print("\n".join(changed_identities()))
+            if changed := changed_identities():
+                print("\n".join(changed))
+                print(other_libraries(), file=sys.stderr)
         else:
             found = explain(asked.stage, asked.seed, asked.compare or [], asked.json)
             print(found if asked.json else fit(found))

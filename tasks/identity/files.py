@@ -64,6 +64,23 @@ def changed_identities() -> list[str]:
     return changed
 
 
+def other_libraries() -> str:
+    """Return which libraries have made the results that are here, if they are others than those here; else empty.
+
+    The results may be of a run on another machine, and whoever looks for a change of code or settings finds none.
+    """
+    lock, other = read_lock() or {}, dict[str, str]()
+    for name, identity in _present().items():
+        made = read_identity(identity_file(name)) if name in lock else None
+        for library, version in (made or {}).get("versions", {}).items():
+            if (here := identity["versions"].get(library, version)) != version:
+                other[library] = f"{library} {version} (here {here})"
+    if not other:
+        return ""
+    named = ", ".join(other[library] for library in sorted(other))
+    return f"the results here are stale, since other libraries have made them: {named}"
+
+
 def _present() -> dict[str, dict[str, Any]]:
     """Return the present identities by DVC's names of the stages; raises SettingsError as `write_identities`."""
     params = load_params()
@@ -120,9 +137,10 @@ def refuse_stale(paths: Sequence[str]) -> None:
         IdentityError: a stage on which ``paths`` depend is stale, or a file was changed by hand.
     """
     if lines := wrong_inputs("", paths):
+        others = filter(None, [other_libraries()])
         raise IdentityError(
-            f"these results are not those of the present code and settings:\n  {_shown(lines)}\n{_ADVICE}; or take the "
-            "changes back"
+            f"these results are not those of the present code and settings:\n  {_shown([*others, *lines])}\n{_ADVICE}; "
+            "or take the changes back"
         )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 
-ALLOWED_S = 20.0
-"""More than this is told; heartbeats come each 30 s, and are missed after 50."""
+ALLOWED_S = 10.0
+"""More than this is told: heartbeats come each 30 s, and count as missed 50 s after the time that the last one has."""
 _STORE_S = 800.0  # S3 allows a quarter of an hour
 
 

@@ -104,7 +104,9 @@ def test_a_worker_with_other_libraries_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert deployments.other_libraries(["run:brave-owl", *tags]) == ""
     here = deployments.library_versions()
     monkeypatch.setattr(deployments, "library_versions", lambda: {**here, "torch": "2.0.0+cu999"})
-    assert f"than the checkout that asks: torch 2.0.0+cu999 ({here['torch']}); " in deployments.other_libraries(tags)
+    assert f"than the checkout that asks: torch 2.0.0+cu999 (there {here['torch']}); " in deployments.other_libraries(
+        tags
+    )
 
 
 def no_server(**options: object) -> NoReturn:

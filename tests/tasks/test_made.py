@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ import yaml
 from flows.plan import from_pilot
 from pipeline_lib.settings import Params
 from tasks.identity.dvc_record import MADE, dvc_digest, made_file, made_from, refuse_false_records, write_made
-from tasks.identity.files import changed_identities, write_identities, wrong_inputs
-from tasks.identity.stages import IdentityError
+from tasks.identity.files import changed_identities, other_libraries, refuse_stale, write_identities, wrong_inputs
+from tasks.identity.stages import IdentityError, identity_of
 from tasks.use.choosing import choose_team
 from tests.flows.project import ROOT, call
 
@@ -200,3 +202,24 @@ def test_dvc_itself_commits_no_results_of_other_settings(with_dvc: Path) -> None
     for door in (write_identities, changed_identities):
         with pytest.raises(IdentityError, match="prepare: data/problems\n"):
             door()
+
+
+def test_results_of_a_machine_with_other_libraries_are_named_as_such(project: Path) -> None:
+    """Else they are stale, or made anew for hours, and no setting and no code has changed."""
+    identity = identity_of("audit")
+    written(IDENTITY, json.dumps(identity))
+    commit()
+    assert other_libraries() == ""
+    here, identity["versions"]["torch"] = identity["versions"]["torch"], "2.0.1"
+    written(IDENTITY, json.dumps(identity))
+    commit()
+    says = f"the results here are stale, since other libraries have made them: torch 2.0.1 (here {here})"
+    assert other_libraries() == says
+    with pytest.raises(IdentityError) as told:
+        refuse_stale(["results/audit.json"])
+    assert says in str(told.value) and "audit is stale" in str(told.value)
+    command = [sys.executable, "-m", "flows.identity", "--changed"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "audit" in done.stdout.split() and done.stderr.strip() == says, done.stderr
+    lock(prepare={"outs": ["data/problems"]})
+    assert other_libraries() == "", "nothing was made"
