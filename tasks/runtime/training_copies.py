@@ -166,7 +166,12 @@ class Copies:
         return 0
 
     def send(self, step: int) -> None:
-        """Send what is needed to continue from a step of which checkpoint and state are written."""
+        """Send what is needed to continue from a step of which checkpoint and state are written.
+
+        A training of more steps may be here, or have come from the store: of most of its steps there is no state.
+        """
+        if step < max(numbered(self._scratch, "state-"), default=0) and not state_folder(self._scratch, step).is_dir():
+            return
         with _kept(state_folder(self._scratch, step)) as state:
             self._send(step, state)
 

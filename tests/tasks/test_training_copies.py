@@ -170,6 +170,17 @@ def test_a_record_names_no_file_outside_of_the_folder(checkout: Enter, tmp_path:
     assert not list(tmp_path.glob("new/**/evil"))
 
 
+def test_a_training_of_fewer_steps_than_the_store_has_names_no_step_as_not_sent(
+    checkout: Enter, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose(checkout, 12)
+    with caplog.at_level(logging.WARNING), copied(scratch := checkout("new"), STAGE, print) as send:
+        for step in (3, 6, 9):
+            send(step)
+            Copies(Path.cwd(), scratch).send(step)
+    assert "not sent" not in caplog.text
+
+
 def test_what_is_here_and_newer_stays(checkout: Enter) -> None:
     lose(checkout, 4)
     scratch = checkout("new")
