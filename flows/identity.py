@@ -187,7 +187,7 @@ def main() -> None:
         elif asked.changed:
             if changed := changed_identities():
                 print("\n".join(changed))
-                print(other_libraries(), file=sys.stderr)
+                sys.stderr.write(other_libraries())
         else:
             found = explain(asked.stage, asked.seed, asked.compare or [], asked.json)
             print(found if asked.json else fit(found))
