@@ -20,7 +20,7 @@ MOST_ROWS = 256
 PREFILL_TOKENS = 4096
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
-#: Bytes of matrix products that the update of a large model on a CPU keeps under gradient checkpointing.
+#: Bytes of products and attention that the update of a large model on a CPU keeps under gradient checkpointing.
 KEPT_PRODUCTS = 256 * 2**20
 #: On a CPU, passes of a large model's update get no further tree of tokens beyond this number (padded).
 PASS_TOKENS = 640

@@ -328,7 +328,8 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
             layer += width * batch * min(row, tokens) * sizes.heads
         kept = sizes.depth * batch * sizes.width * width if recomputed else (sizes.depth - 1) * layer
         if recomputed and slow and held.kind == "lora":
-            kept += _products(sizes, batch, width)
+            attention = 0 if eager else sizes.query + min(row, tokens) * sizes.heads
+            kept += _products(sizes, batch, width, attention)
         positions = batch if sizes.whole_logits else min(batch, train.problems_per_step * train.group_size * written)
         logits = 4.0 * positions * sizes.vocabulary
         chunks = not sizes.whole_logits and logits > 4.0 * LOGITS_CHUNK
@@ -356,9 +357,10 @@ def _gaps(sizes: Sizes, layer: float, reused: float) -> float:
     return min(GAPS * sizes.depth * layer, max(0.0, HELD_AT_MOST + BACKWARD * layer - reused))
 
 
-def _products(sizes: Sizes, tokens: int, width: int) -> float:
-    """Return the products that adapted layers keep under gradient checkpointing."""
-    return min(KEPT_PRODUCTS, tokens * width * sum(out for shapes in sizes.linear.values() for _, out in shapes))
+def _products(sizes: Sizes, tokens: int, width: int, attention: int = 0) -> float:
+    """Return what layers keep under gradient checkpointing, with so many numbers of ``attention`` for each token."""
+    numbers = sum(out for shapes in sizes.linear.values() for _, out in shapes) + sizes.depth * attention
+    return min(KEPT_PRODUCTS, tokens * width * numbers)
 
 
 def _imitation(policy: PretrainedPolicy, needed: Need, sizes: Sizes, prompt: int, written: int, on_gpu: bool) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from pipeline_lib.memory import KEPT_PRODUCTS, SMALL_MODEL, GivesBack
-from pipeline_lib.policies.adapted_linear import KeptProducts
+from pipeline_lib.policies.kept_products import KeptProducts
 
 
 def without_dropout(model: nn.Module) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from pipeline_lib.policies.kept_products import recorded, replayed
 from pipeline_lib.policies.trained_model import is_large_here
 
 #: The name of this attention in transformers.
@@ -98,17 +100,10 @@ class TreeAttention(torch.autograd.Function):
             blocks: of all rows.
             scale: by which products are multiplied.
         """
-        share = query.shape[1] // key.shape[1]
-        rows, heads, tokens, _ = query.shape
-        mixed = query.new_zeros(rows, tokens, heads, value.shape[-1])
-        kept = []
-        for block in blocks:
-            scores = torch.bmm(_queries(query, block, share), _seen(key, block).transpose(1, 2)).float().mul_(scale)
-            own = scores.unflatten(1, (share, -1))[..., block.first - block.end :]
-            own.masked_fill_(torch.ones(own.shape[-2:], dtype=torch.bool).triu_(1), float("-inf"))
-            weights = scores.softmax(-1).to(value.dtype)  # [kv heads, share * block, seen]
-            _put(mixed, block, torch.bmm(weights, _seen(value, block)), share)
-            kept.append(weights)
+        if (known := replayed()) is None:
+            known = _attend(query, key, value, blocks, scale)
+            recorded(known)
+        mixed, *kept = known
         ctx.save_for_backward(query, key, value, *kept)
         ctx.blocks, ctx.scale = blocks, scale
         return mixed
@@ -124,13 +119,35 @@ class TreeAttention(torch.autograd.Function):
         for block, weights in zip(ctx.blocks, kept, strict=True):
             own = _queries(given, block, share)
             _add(of_value, block, torch.bmm(weights.transpose(1, 2), own))
-            of_weights = torch.bmm(own, _seen(value, block).transpose(1, 2)).float()
-            probabilities = weights.float()
-            slope = of_weights.sub_((of_weights * probabilities).sum(-1, keepdim=True)).mul_(probabilities)
-            of_scores = slope.mul_(ctx.scale).to(query.dtype)
+            of_weights = torch.bmm(own, _seen(value, block).transpose(1, 2))
+            of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
             _put(of_query, block, torch.bmm(of_scores, _seen(key, block)), share)
             _add(of_key, block, torch.bmm(of_scores.transpose(1, 2), _queries(query, block, share)))
+        of_query, of_key = of_query.mul_(ctx.scale), of_key.mul_(ctx.scale)
         return of_query.transpose(1, 2), of_key.to(key.dtype), of_value.to(value.dtype), None, None
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float) -> tuple[Tensor, ...]:
+    """Return what `TreeAttention` returns, and the weights of each block, ``[kv heads, share * block, seen]``."""
+    share = query.shape[1] // key.shape[1]
+    rows, heads, tokens, _ = query.shape
+    mixed = query.new_zeros(rows, tokens, heads, value.shape[-1])
+    kept = []
+    for block in blocks:
+        own, seen = _queries(query, block, share), _seen(key, block).transpose(1, 2)
+        scores = torch.baddbmm(own.new_zeros(1, 1, 1), own, seen, beta=0, alpha=scale)
+        hidden = _later(block.end - block.first)
+        scores.unflatten(1, (share, -1))[..., block.first - block.end :].masked_fill_(hidden, float("-inf"))
+        weights = scores.softmax(-1)
+        _put(mixed, block, torch.bmm(weights, _seen(value, block)), share)
+        kept.append(weights)
+    return mixed, *kept
+
+
+@lru_cache(maxsize=BLOCK)
+def _later(size: int) -> Tensor:
+    """Return ``[size, size]``: whether a token (column) comes after another (row)."""
+    return torch.ones(size, size, dtype=torch.bool).triu_(1)
 
 
 def _queries(query: Tensor, block: Block, share: int) -> Tensor:

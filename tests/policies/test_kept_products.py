@@ -7,7 +7,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pipeline_lib.policies import adapted_linear
-from pipeline_lib.policies.adapted_linear import KeptProducts, attach
+from pipeline_lib.policies.adapted_linear import attach
+from pipeline_lib.policies.kept_products import KeptProducts
 from pipeline_lib.settings.policy import LoraAdapter
 from tests.training.test_logprobs import SIZE
 
