@@ -33,6 +33,7 @@ from tasks.runtime.arguments import ArgumentError, add_jobs, add_overrides, prog
 from tasks.runtime.exit_status import explained, sigterm_interrupts
 from tasks.runtime.progress import duration
 from tasks.services.preloaded import preloaded
+from tasks.services.process_environment import start_side_by_side
 from tasks.services.servers import starting_prefect_server
 
 NEXT = """
@@ -111,6 +112,7 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "Sim
     if not stale:
         print("everything is up to date")
         return
+    start_side_by_side(min(jobs, len(stale)))
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
         # It loads Prefect, while its server and the libraries start.
         from flows.chain import ChainRun, run_on_terminal

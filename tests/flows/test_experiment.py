@@ -27,6 +27,7 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     said = call(toy, "python", *EXPERIMENT)
     assert "5 of 5 stages to check" in said
     assert "done; 5 of 5 stages were run" in said
+    assert "prepare at work, 0 spins" in said, "threads of stages that run side by side sleep at once"
     assert "s left" in said, "no estimate of what remains"
     shares = [int(share) for share in re.findall(r"experiment: +(\d+)%", said)]
     assert shares == sorted(shares) and shares[-1] == 100, "what was done becomes less"
@@ -49,7 +50,8 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
 
 
 def test_only_what_was_asked_for_and_what_it_needs(toy: Path, lent: dict[str, str]) -> None:
-    assert "1 of 1 stages to check" in call(toy, "python", *EXPERIMENT, "alone", **lent)
+    said = call(toy, "python", *EXPERIMENT, "alone", **lent)
+    assert "1 of 1 stages to check" in said and "alone at work, 3000 spins" in said
     said = call(toy, "python", *EXPERIMENT, "learm", status=2)
     assert "error: there is no stage 'learm'; did you mean learn?" in said
     assert "Traceback" not in said

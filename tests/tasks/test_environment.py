@@ -60,6 +60,7 @@ def test_importing_flows_switches_telemetry_off_and_keeps_state_in_the_project(t
     assert shown["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert shown["MLFLOW_DISABLE_TELEMETRY"] == "true"
     assert shown["OMP_NUM_THREADS"] == "1" and shown["OMP_WAIT_POLICY"] == "passive"
+    assert shown["GOMP_SPINCOUNT"] == "3000"
     assert shown["SYMPOSIUM_HOME"] == str(tmp_path / ".symposium")
     assert shown["PREFECT_HOME"] == str(tmp_path / ".symposium" / "prefect")
     assert shown["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)

@@ -1,11 +1,12 @@
 """A stage that writes its name, unless a file says that it shall fail."""
 
+import os
 import sys
 import time
 from pathlib import Path
 
 name, out = sys.argv[1], Path(sys.argv[2])
-print(f"{name} at work", flush=True)
+print(f"{name} at work, {os.environ['GOMP_SPINCOUNT']} spins", flush=True)
 if Path(f"fail-{name}").exists():
     sys.exit(f"error: {name} was told to fail")
 if Path(f"refuse-{name}").exists():
