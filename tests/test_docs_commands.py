@@ -75,6 +75,10 @@ def test_a_documented_command_is_accepted_by_its_program(
         assert done.returncode == 0, done.stderr
     elif program == "dvc":
         accepted_by_dvc(arguments, tmp_path)
+    elif program == "prefect":
+        command = [sys.executable, "-m", "prefect", *arguments[:2], "--help"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert all(word in said for word in arguments if word.startswith("--"))
     elif program == "docker":  # what follows the name of the image, or of the service, are words for our program
         for name in {"symposium-servers", "servers"} & set(arguments):
             ours = arguments[arguments.index(name) + 1 :]
