@@ -38,6 +38,7 @@ _PREFECT = {
     # What a server says whose database is away for some seconds.
     "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
 }
+_THIS_MACHINE = ("127.0.0.1", "localhost")
 _SPINS = "GOMP_SPINCOUNT"
 _THREADS = {
     # Batches are small: one thread per process is fastest, and stages run side by side.
@@ -130,6 +131,7 @@ def prepare() -> Places:
     for name, value in values.items():
         os.environ.setdefault(name, value)
     _prefer_own_python()
+    _reach_this_machine()
     if "PREFECT_API_URL" not in os.environ and (url := server_url("prefect")):
         os.environ["PREFECT_API_URL"] = f"{url}/api"
     return where
@@ -178,6 +180,15 @@ def child_environment(**changes: str) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     return {**kept, **changes}
+
+
+def _reach_this_machine() -> None:
+    """Let no proxy stand between processes of this machine: a run would wait for its own server in vain."""
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if names != ["*"]:  # everything, and only if it is alone
+        names += [name for name in _THIS_MACHINE if name not in names]
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(names)  # libraries read the one or the other
 
 
 def _prefer_own_python() -> None:

@@ -38,6 +38,40 @@ def fresh(folder: Path, code: str = SHOW, **changes: str) -> dict[str, str]:
     return shown
 
 
+ASK_OWN_SERVER = """
+import http.server, json, threading
+import flows
+from tasks.services.process_environment import answers
+class Healthy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *said): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Healthy)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(json.dumps({"answers": answers(f"http://127.0.0.1:{server.server_port}", "mlflow")}))
+"""
+
+
+def test_a_proxy_does_not_stand_before_servers_of_this_machine(tmp_path: Path) -> None:
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
+    assert fresh(tmp_path, ASK_OWN_SERVER, **proxies) == {"answers": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, "127.0.0.1,localhost"),
+        ({"NO_PROXY": "lab, localhost"}, "lab,localhost,127.0.0.1"),
+        ({"no_proxy": "lab"}, "lab,127.0.0.1,localhost"),
+        ({"no_proxy": "*"}, "*"),
+    ],
+)
+def test_hosts_that_need_no_proxy_are_kept(tmp_path: Path, given: dict[str, str], names: str) -> None:
+    shown = fresh(tmp_path, **given)
+    assert shown["no_proxy"] == shown["NO_PROXY"] == names
+
+
 def test_a_folder_that_cannot_be_written_to_is_named_without_a_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import flows"],
