@@ -22,6 +22,7 @@ from pipeline_lib.sandbox.backend import SandboxUnavailable
 from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tasks.chain.graph import mend_locks
+from tasks.chain.sharing import refusal
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.runtime.training_copies import StoreError, try_store
@@ -171,10 +172,13 @@ def _store(project: Path) -> Finding:
     if not (remote := settings.get("core.remote", "")):
         text = "no default remote; `dvc remote add --default NAME URL` names one, for `symposium run --share`"
         return Finding("store", OPTIONAL, text)
+    rest = "only `symposium run --share` and workers need it"
+    if reason := refusal(settings.get(f"remote.{remote}.url", "")):
+        return Finding("store", OPTIONAL, f"{reason}; {rest}")
     try:
         found, taken = try_store(project)
     except StoreError as error:
-        return Finding("store", OPTIONAL, f"{error}; only `symposium run --share` and workers need it")
+        return Finding("store", OPTIONAL, f"{error}; {rest}")
     if taken:
         text = "Files are compared when they are fetched; what is damaged on the way there may be noticed only then"
         return Finding("store", OPTIONAL, f"{found}; it takes {', and '.join(taken)}, which S3 refuses. {text}")

@@ -5,6 +5,7 @@ symposium init my-project     # in a new folder
 """
 
 import argparse
+import shlex
 from pathlib import Path
 
 from tasks.runtime.arguments import program_parser
@@ -27,7 +28,7 @@ def main() -> None:
     with explained():
         for name in make_project(folder):
             print(folder / name)
-        there = "" if folder == Path() else f"cd {folder} && "
+        there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
         print(f"\nNext: {there}git add -A && git commit -m start && symposium run")
 
 

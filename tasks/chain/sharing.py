@@ -76,13 +76,21 @@ def prepare_remote(project: Path) -> None:
             "there is no DVC remote through which results could be shared; set one, for example "
             "`dvc remote add --default store s3://bucket/path`"
         )
-    if (url := settings.get(f"remote.{remote}.url", "")).startswith(("http://", "https://")):
-        raise ChainError(
-            f"results cannot be shared through {url}: DVC keeps no run cache over http; take another store"
-        )
+    if reason := refusal(settings.get(f"remote.{remote}.url", "")):
+        raise ChainError(reason)
     if settings.get(f"remote.{remote}.verify", "").lower() != "true":
         # DVC believes what a store says of its files, unless it is told to compare what it has fetched with its digest.
         _dvc(project, "config", "--local", f"remote.{remote}.verify", "true")
+
+
+def refusal(url: str) -> str:
+    """Return why nothing can be shared through a remote with this address; "" if something can."""
+    if url.startswith(("http://", "https://")):
+        return f"results cannot be shared through {url}: DVC keeps no run cache over http; take another store"
+    if url.startswith("file:"):  # no other machine would ever see that folder, and nothing would say so
+        wrong = "DVC makes a folder `file:` here of it; give the path, without file:"
+        return f"results cannot be shared through {url}: {wrong}"
+    return ""
 
 
 def send_experiment(project: Path, name: str) -> str:

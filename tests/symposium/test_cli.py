@@ -138,3 +138,9 @@ def test_what_is_printed_fits_a_terminal_and_words_stay_whole(tmp_path: Path, mo
     os.close(person)
     assert done.returncode == 2 and told[0].startswith("error: nothing: there is no experiment, branch")
     assert len(told) > 1 and max(map(len, told)) <= 80
+
+
+def test_the_next_command_that_init_names_works_as_it_is(tmp_path: Path) -> None:
+    done = symposium("init", "Anna's lab", folder=tmp_path)
+    shown = done.stdout.partition("Next: ")[2].partition(" && ")[0]
+    subprocess.run(["sh", "-c", f"{shown} && test -f params.yaml"], cwd=tmp_path, check=True)

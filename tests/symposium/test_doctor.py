@@ -84,6 +84,14 @@ def test_the_store_is_tried(empty_project: Path, tmp_path: Path) -> None:
     assert told().status == OPTIONAL and told().text.startswith("a file could not be written: ")
 
 
+def test_a_folder_that_is_named_as_an_address_is_no_store(empty_project: Path, tmp_path: Path) -> None:
+    shutil.copytree(empty_project, project := tmp_path / "project")
+    add = ("remote", "add", "-q", "--default", "store", f"file://{tmp_path}/store")
+    subprocess.run((sys.executable, "-m", "dvc", *add), cwd=project, check=True)
+    (store,) = [finding for finding in examine(project) if finding.name == "store"]
+    assert store.status == OPTIONAL and "give the path, without file:" in store.text
+
+
 class TakesAnything(BaseHTTPRequestHandler):
     """A store that resembles S3, and writes under every condition."""
 

@@ -286,6 +286,7 @@ def test_a_clock_that_is_wrong_is_named_in_place_of_every_file(
     [
         ("", r"set one, for example `dvc remote add --default store s3://"),
         ("[core]\nremote = a\n['remote \"a\"']\nurl = https://a.example/b\n", "DVC keeps no run cache over http"),
+        ("[core]\nremote = a\n['remote \"a\"']\nurl = file:///a/b\n", "give the path, without file:"),
         ("[core", "config file error"),
     ],
 )
