@@ -8,8 +8,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pipeline_lib.policies import trained_model
+from pipeline_lib.policies.adapted_linear import attach
+from pipeline_lib.policies.kept_products import KeptProducts
+from pipeline_lib.settings.policy import LoraAdapter
 from pipeline_lib.training import tree_attention as module
-from pipeline_lib.training.tree_attention import NAME, TreeAttention, attend_to_blocks, blocks_of
+from pipeline_lib.training.tree_attention import NAME, TreeAttention, attend_to_blocks, blocks_of, with_blocks
 from tests.training.test_logprobs import SIZE
 
 #: Trees as runs (first token, end, parent of the first), each with the row and the place where it begins.
@@ -86,3 +89,33 @@ def test_large_models_on_the_cpu_use_it_and_others_do_not(monkeypatch: pytest.Mo
     model.set_attn_implementation("eager")
     attend_to_blocks(model)
     assert model.config._attn_implementation == "eager"  # as a person asked
+
+
+@pytest.mark.parametrize(("most", "computed"), [(0, 4), (10**9, 2)], ids=["no room", "room"])
+def test_under_gradient_checkpointing_it_is_computed_once_if_there_is_room(
+    most: int, computed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model: Any = attach(LlamaForCausalLM(LlamaConfig(**SIZE)), LoraAdapter(rank=2), "main", 0).train()
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+    monkeypatch.setattr(trained_model, "SMALL_MODEL", 0)
+    attend_to_blocks(model.get_base_model())
+    mask = with_blocks(torch.ones(1, 1, 6, 6, dtype=torch.bool).tril(), tuple(blocks_of(0, 0, [(0, 6, -1)])))
+    calls = []
+    attend = module._attend
+    monkeypatch.setattr(module, "_attend", lambda *given: calls.append(given) or attend(*given))
+
+    def gradients() -> list[torch.Tensor]:
+        calls.clear()
+        model.zero_grad()
+        found = model(input_ids=torch.arange(3, 9)[None], attention_mask=mask, use_cache=False)
+        found.logits[..., 1].sum().backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    plain = gradients()
+    assert len(calls) == 2, "once in each layer"
+    model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": (kept := KeptProducts(most)).contexts})
+    again = gradients()
+    assert len(calls) == computed and all(map(torch.equal, plain, again)) and kept.held == 0
