@@ -75,6 +75,7 @@ def test_a_plan_and_then_the_verdict(file: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     design = ("--baseline", "base", "--metric-range", 0, 1, "--problems", 41, "--systems", "<b>team</b>")
     assert command(tmp_path, "verdict", "--plan", plan, *design).status == 0
+    file.touch()  # the outcomes come after the plan
     judged = command(tmp_path, "verdict", file, "--plan", plan)
     assert judged.status == 0 and "problems: planned 41, done 40" in judged.out.lower()
     assert "was not kept; the caveats say where." in judged.out
