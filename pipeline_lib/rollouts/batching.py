@@ -121,7 +121,8 @@ class Batch:
         waiting: deque[_Waiting] = deque()
         groups: _Groups | None = None
         if not self._single:
-            self.model.reserve(min(self.rows, len(self.lengths)), int((self._prompt_lengths + self._limits).max()))
+            length, drawn = int((self._prompt_lengths + self._limits).max()), int(self._limits.max())
+            self.model.reserve(min(self.rows, len(self.lengths)), length, drawn)
         on_sampled = receiver()
         while True:
             in_flight = len(groups.members) if groups is not None else 0

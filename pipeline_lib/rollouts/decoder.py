@@ -11,7 +11,7 @@ models use `generic_model`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from pipeline_lib.rollouts.cuda_graphs import StepGraphs
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, rotations, unsupported
 from pipeline_lib.rollouts.kernels import PLAIN_TOKENS, causal_attention, kernels_for, plain_attention, rotate
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
+from pipeline_lib.rollouts.shared_prompts import KeptPrompts, SharedPrompts, attention, together
 from pipeline_lib.rollouts.slot_cache import SlotCache
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class PrefixTree:
         return found
 
 
+def _kept(cells: Tensor | None, lengths: Iterable[int]) -> KeptPrompts | None:
+    return None if cells is None else KeptPrompts(cells, np.array(list(lengths)))
+
+
 __all__ = ["FusedDecoder", "unsupported"]
 
 #: If kernels are compiled for each size, the number of rows is a multiple of this, and of more where there are many.
@@ -104,6 +109,8 @@ class FusedDecoder(RolloutModel):
         self._kernels = kernels_for(self.device, dtype, self.shape.eps, (self.shape.width, self.shape.head_size))
         self._rotations = rotations(model, self.device)
         self._cache = SlotCache(self.shape, self.device, dtype)
+        # Torch's fused attention has what putting together needs on the CPU only.
+        self._prompts = SharedPrompts() if self.device.type == "cpu" and not self._cache.turned else None
         self.bytes_per_token = self._cache.bytes_per_token
         self._weights: Weights | None = None
         self._graphs = StepGraphs(self._step) if graphs and self.device.type == "cuda" else None
@@ -140,7 +147,7 @@ class FusedDecoder(RolloutModel):
         tokens = torch.from_numpy(ids.ravel()).to(self.device)
         hidden = self._forward(tokens, self._rotations[:longest].repeat(count, 1), attend)
         logits = self._logits(hidden[torch.from_numpy(last).to(self.device)])
-        return Prefill(logits[:given], kept)
+        return Prefill(logits[:given], _kept(kept, map(len, prompts)))
 
     def _prefill_tree(self, tree: PrefixTree, keep: bool) -> Prefill:
         """Run every shared prefix once: each node of the tree attends to its ancestors and itself."""
@@ -164,25 +171,36 @@ class FusedDecoder(RolloutModel):
         logits = self._logits(
             self._forward(tokens, self._rotations.index_select(0, where), attend).index_select(0, last)
         )
-        return Prefill(logits, kept)
+        return Prefill(logits, _kept(kept, (tree.depth[tree.last] + 1).tolist()))
 
-    def reserve(self, slots: int, length: int) -> None:
-        self._cache.reserve(self._rows(slots), length)
+    def reserve(self, slots: int, length: int, drawn: int) -> None:
+        self._cache.reserve(self._rows(slots), drawn if self._prompts else length)
+        if self._prompts:
+            self._prompts.clear(slots)
 
     def free(self) -> None:
         """Give back a large cache on the CPU."""
         if self._cache.is_large:
             self._cache.free()
+        if self._prompts:
+            self._prompts.clear(0)
 
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
-        self._cache.place(prefill.cache, rows, slots)
+        if self._prompts:
+            self._prompts.place(prefill.cache, rows, slots)
+        else:
+            self._cache.place(prefill.cache.cells, rows, slots)
 
     def move(self, sources: Ints, targets: Ints, count: int) -> None:
         self._cache.move(sources, targets)
+        if self._prompts:
+            self._prompts.move(sources, targets, count)
 
     def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
         """Append one token per slot; every slot attends over its own length."""
-        cache, active, needed = self._cache, len(tokens), int(positions.max()) + 1
+        cache, active = self._cache, len(tokens)
+        places = positions - self._prompts.lengths[:active] if self._prompts else positions
+        needed = int(places.max()) + 1
         cache.lengthen(needed, active)
         if spare := self._rows(active, cache.slots) - active:  # unused slots
             tokens, positions = np.pad(tokens, (0, spare)), np.pad(positions, (0, spare))
@@ -206,17 +224,20 @@ class FusedDecoder(RolloutModel):
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
         """Run a step on the device, attending over the first ``length`` positions of the slots."""
         shape, cache, active, share = self.shape, self._cache, len(ids), self.shape.heads // self.shape.kv_heads
-        places, mask, scale = cache.places(where), cache.mask(where, length), shape.head_size**-0.5
-        fused = self.device.type == "cpu" and not cache.turned
-        rows = (active, shape.kv_heads)
+        scale, rows = shape.head_size**-0.5, (active, shape.kv_heads)
+        inside = where - torch.from_numpy(self._prompts.lengths[:active]) if self._prompts else where
+        places, mask = cache.places(inside), cache.mask(inside, length)
 
         def attend(layer: int, states: Tensor) -> Tensor:
             cache.write(layer, places, states[:, shape.heads :])
             keys, values = cache.read(layer, active, length)
             query = states[:, : shape.heads].reshape(-1, share, shape.head_size)
-            if fused:  # the heads that share keys are the tokens of one query
-                parts = (part.unflatten(0, rows) for part in (query, keys.transpose(1, 2), values, mask))
-                return functional.scaled_dot_product_attention(*parts).reshape(active, -1)
+            if self._prompts:  # the heads that share keys are the tokens of one query
+                query, keys, values, hidden = (
+                    part.unflatten(0, rows) for part in (query, keys.transpose(1, 2), values, mask)
+                )
+                drawn = attention(query, keys, values, hidden)
+                return together(self._prompts.attend(layer, query), drawn).reshape(active, -1)
             weights = torch.baddbmm(mask, query, keys, alpha=scale)  # [rows * kv heads, share, length]
             weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
             return torch.bmm(weights, values).view(active, -1)

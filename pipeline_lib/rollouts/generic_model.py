@@ -111,7 +111,7 @@ class GenericModel(RolloutModel):
                 [self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences]
             )
 
-    def reserve(self, slots: int, length: int) -> None:
+    def reserve(self, slots: int, length: int, drawn: int) -> None:
         """Clear the slots; the cache grows as needed."""
         self._cache = None
 

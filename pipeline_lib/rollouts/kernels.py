@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,42 +136,6 @@ class BaseKernels(PlainKernels):
 
     linear = OneDnnKernels.linear
     linear_add = OneDnnKernels.linear_add
-
-
-class WithThreads(Kernels):
-    """Other kernels; while `only` holds, their matrix products have all threads, and everything else has one."""
-
-    def __init__(self, kernels: Kernels) -> None:
-        self.fold, self.by_column, self.compiles = kernels.fold, kernels.by_column, kernels.compiles
-        self._kernels = kernels
-        self._threads = 0
-
-    @contextlib.contextmanager
-    def only(self) -> Iterator[None]:
-        """Give the present number of threads to matrix products only."""
-        self._threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(self._threads)
-            self._threads = 0
-
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if not self._threads:
-            return self._kernels.linear(x, weight, bias)
-        torch.set_num_threads(self._threads)
-        product = self._kernels.linear(x, weight, bias)
-        torch.set_num_threads(1)
-        return product
-
-    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-        if not self._threads:
-            return self._kernels.linear_add(x, weight, bias, residual)
-        return self.linear(x, weight, bias).add_(residual)
-
-    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        return self._kernels.normed(x, weight)
 
 
 def base_kernels(device: torch.device, dtype: torch.dtype, eps: float) -> Kernels:

@@ -57,8 +57,11 @@ class RolloutModel(ABC):
         """
 
     @abstractmethod
-    def reserve(self, slots: int, length: int) -> None:
-        """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots."""
+    def reserve(self, slots: int, length: int, drawn: int) -> None:
+        """Reserve space for ``slots`` sequences of up to ``length`` tokens, ``drawn`` of them behind the prompt.
+
+        Clears all slots.
+        """
 
     @abstractmethod
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:

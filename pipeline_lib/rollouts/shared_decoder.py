@@ -5,14 +5,10 @@ needs no copy of the base.  Adapters (LoRA, arXiv 2106.09685) stay apart: each r
 ``W x``.  The ``A`` of all agents are one matrix, and so are the ``B``; a mask keeps each row to its own agent.
 
 A product of ``B A`` and the base would be a second base for each agent.
-
-On a CPU, a step of few rows consists of products with the base, which read all its weights, and of many times as many
-small operations, for which it takes longer to wake other threads than to do the work.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +20,7 @@ from pipeline_lib.memory import SMALL_MODEL
 from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
-from pipeline_lib.rollouts.kernels import WithThreads, base_kernels, halves, rotate_halves
+from pipeline_lib.rollouts.kernels import base_kernels, halves, rotate_halves
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
 if TYPE_CHECKING:
@@ -39,8 +35,6 @@ MATRICES = {
     "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
     "down": ("mlp.down_proj",),
 }
-#: A step on a CPU that reads fewer numbers than this from a layer's cache uses threads for products with the base only.
-SMALL_STEP = 2**21
 
 
 def base_key(policy: Policy) -> int | None:
@@ -55,7 +49,7 @@ def base_key(policy: Policy) -> int | None:
 
 @dataclass(slots=True)
 class _Delta:
-    """Adapters of all agents for one matrix: ``reduce`` is ``[columns, in]``, ``expand`` ``[out, columns]``."""
+    """Adapters of all agents for one matrix: ``reduce`` is ``[columns, in]``, ``expand`` ``[columns, out]``."""
 
     reduce: Tensor
     expand: Tensor
@@ -73,11 +67,12 @@ class SharedDecoder(FusedDecoder):
         """
         plain = plain_model(policies[0])
         super().__init__(plain, plain.get_input_embeddings().weight.dtype, graphs)
-        self._products = WithThreads(base_kernels(self.device, self.dtype, self.shape.eps))
-        self._kernels = self._products
+        self._kernels = base_kernels(self.device, self.dtype, self.shape.eps)
         self._layers = list(plain.model.layers)
         self._weights = _lay_out(plain, self._layers, self.shape)
         self._alone = len(policies) == 1
+        # On a CPU, oneDNN's products of bfloat16 take two to four times as long as MKL's of float32 if they are small.
+        self._adapter_dtype = torch.float32 if self.device.type == "cpu" else self.dtype
         self._deltas: list[dict[str, _Delta]] = []
         #: By matrix, ``[columns]``: the policy that each column of the adapters belongs to.
         self._column_owners: dict[str, Tensor] = {}
@@ -97,7 +92,7 @@ class SharedDecoder(FusedDecoder):
                     if adapter := adapters.get((layer, path)):
                         rank = len(adapter.reduce)
                         delta.reduce[column : column + rank].copy_(adapter.reduce.detach())
-                        delta.expand[row:end, column : column + rank].copy_(adapter.expand.detach() * adapter.scale)
+                        delta.expand[column : column + rank, row:end].copy_(adapter.expand.detach().t() * adapter.scale)
                         column += rank
                     row = end
 
@@ -110,9 +105,9 @@ class SharedDecoder(FusedDecoder):
         self._mask(numbers.repeat_interleave(max(map(len, prompts))))
         return self._prefill_rows(prompts, keep)
 
-    def reserve(self, slots: int, length: int) -> None:
+    def reserve(self, slots: int, length: int, drawn: int) -> None:
         """Reserve space in the cache."""
-        super().reserve(slots, length)
+        super().reserve(slots, length, drawn)
         if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
             self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)
 
@@ -124,16 +119,16 @@ class SharedDecoder(FusedDecoder):
 
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
         self._mask(self._owners[: len(ids)])
-        read = len(ids) * length * self.shape.kv_heads * self.shape.head_size
-        with self._products.only() if self.device.type == "cpu" and read < SMALL_STEP else contextlib.nullcontext():
-            return super()._step(ids, where, length)
+        return super()._step(ids, where, length)
 
     def _mask(self, owners: Tensor) -> None:
         """Set which columns count for the next rows; one owner holds for all rows."""
         if self._alone:
             return
         owners = owners.to(self.device)[:, None]
-        self._masks = {name: (owners == columns).to(self.dtype) for name, columns in self._column_owners.items()}
+        self._masks = {
+            name: (owners == columns).to(self._adapter_dtype) for name, columns in self._column_owners.items()
+        }
 
     def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
         """Run all layers; see `FusedDecoder._forward`."""
@@ -161,10 +156,12 @@ class SharedDecoder(FusedDecoder):
         delta = deltas.get(matrix)
         if delta is None:
             return total
-        reduced = functional.linear(x, delta.reduce)
+        reduced = functional.linear(x.to(delta.reduce.dtype), delta.reduce)
         if self._masks:
             reduced *= self._masks[matrix]
-        return total.addmm_(reduced, delta.expand.t())
+        if reduced.dtype == total.dtype:
+            return total.addmm_(reduced, delta.expand)
+        return total.add_(reduced @ delta.expand)
 
     def _make_deltas(self, policies: Sequence[Policy]) -> None:
         """Allocate the adapters' matrices, and fill them."""
@@ -183,8 +180,10 @@ class SharedDecoder(FusedDecoder):
             deltas = {}
             for matrix, columns in self._column_owners.items():
                 weights = [_linear(layer, path).weight for path in MATRICES[matrix]]
-                rows, new = sum(map(len, weights)), weights[0].new_zeros
-                deltas[matrix] = _Delta(new(len(columns), weights[0].shape[1]), new(rows, len(columns)))
+                rows = (weights[0].shape[1], sum(map(len, weights)))
+                deltas[matrix] = _Delta(
+                    *(torch.zeros(len(columns), size, dtype=self._adapter_dtype, device=self.device) for size in rows)
+                )
             self._deltas.append(deltas)
         for number, policy in enumerate(policies):
             self.refresh_adapter(number, policy)

@@ -31,6 +31,11 @@ LARGE_BYTES = 64 * 2**20
 DEVICE_GRAIN = 128
 
 
+def turned(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether keys are stored transposed, for plain products instead of torch's fused attention."""
+    return device.type == "cpu" and (dtype == torch.float32 or not on_intel())
+
+
 class SlotCache:
     """``[layers, 2 (keys, values), slots, kv heads, length, head size]``; transposed keys end with the length.
 
@@ -46,7 +51,7 @@ class SlotCache:
         """Create an empty cache; call `reserve` next."""
         self._shape, self._device, self._dtype = shape, device, dtype
         self._on_cpu = device.type == "cpu"
-        self.turned = self._on_cpu and (dtype == torch.float32 or not on_intel())
+        self.turned = turned(device, dtype)
         self._whole = not self._on_cpu
         self.slots = self.longest = self.layout = 0
         self.free()

@@ -54,7 +54,7 @@ def test_slots_hold_what_was_placed_moved_and_appended(kind: str) -> None:
         prefill = model.prefill(prompts, keep=True)
         for prompt, row in zip(prompts, prefill.logits, strict=True):
             assert torch.allclose(row, reference_logits(team, prompt, (0,))[0], atol=1e-4)
-        model.reserve(8, 60)
+        model.reserve(8, 60, 40)
         model.place(prefill, np.array([2, 0, 1, 0]), np.array([0, 3, 1, 2]))
         held = [prompts[2], prompts[1], prompts[0], prompts[0]]
         model.move(np.array([], dtype=np.int64), np.array([], dtype=np.int64), 4)

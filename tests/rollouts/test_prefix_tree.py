@@ -50,5 +50,5 @@ def test_the_tree_gives_the_logits_and_caches_of_rows(kind: str):
         rows, shared = decoder._prefill_rows(PROMPTS, keep=True), decoder._prefill_tree(tree, keep=True)
     assert torch.allclose(rows.logits, shared.logits, atol=1e-5)
     for number, prompt in enumerate(PROMPTS):
-        own, other = (p.cache[:, :, number, :, : len(prompt)] for p in (rows, shared))
+        own, other = (p.cache.cells[:, :, number, :, : len(prompt)] for p in (rows, shared))
         assert torch.allclose(own, other, atol=1e-5)

@@ -1,6 +1,5 @@
 """Adapters of several agents on one base: exact, in one batch, and with one base in memory."""
 
-import contextlib
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.lora import merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
-from pipeline_lib.rollouts.kernels import base_kernels
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.policy import LoraAdapter
@@ -142,10 +140,13 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(intel: bool, monkeypatch: p
     engine = TransformersEngine()
     engine.load(agents)
     found = engine.generate(_requests(agents), SAMPLING)
+    off = []
     for request, actions in zip(_requests(agents), found, strict=True):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], SAMPLING)
-        assert (torch.tensor(actions[0].logprobs).double() - exact.double()).abs().mean() < 0.1
+        for action in actions:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                exact = reference_logprobs(agents[request.policy], request.prompt, action, SAMPLING)
+            off.append((torch.tensor(action.logprobs).double() - exact.double()).abs())
+    assert torch.cat(off).mean() < 0.07  # single actions are off by up to 0.2
 
 
 def test_own_temperatures_are_drawn_apart():
@@ -157,37 +158,6 @@ def test_own_temperatures_are_drawn_apart():
     for request, actions in zip(_requests(agents), found, strict=True):
         exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], own.of(request.policy))
         assert torch.allclose(torch.tensor(actions[0].logprobs).double(), exact.double(), atol=1e-4)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_small_step_gives_threads_to_products_with_the_base_only(fails: bool, monkeypatch: pytest.MonkeyPatch):
-    agents, engine = team(), TransformersEngine()
-    engine.load(agents)
-    kernels = type(base_kernels(torch.device("cpu"), torch.float32, eps=1e-5))
-    product, write = kernels.linear, slot_cache.SlotCache.write
-    seen: dict[str, set[int]] = {"products": set(), "the rest": set()}
-
-    def watched_product(*given):
-        seen["products"].add(torch.get_num_threads())
-        return product(*given)
-
-    def watched_write(*given):
-        seen["the rest"].add(torch.get_num_threads())
-        if fails:
-            raise RuntimeError("in the middle")
-        write(*given)
-
-    monkeypatch.setattr(kernels, "linear", watched_product)
-    monkeypatch.setattr(slot_cache.SlotCache, "write", watched_write)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with pytest.raises(RuntimeError, match="middle") if fails else contextlib.nullcontext():
-            engine.generate(_requests(agents), SAMPLING)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
-    assert seen == {"products": {3}, "the rest": {1}}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
