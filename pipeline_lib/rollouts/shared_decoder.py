@@ -10,7 +10,7 @@ A product of ``B A`` and the base would be a second base for each agent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from pipeline_lib.memory import SMALL_MODEL
 from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
-from pipeline_lib.rollouts.kernels import base_kernels, halves, rotate_halves
+from pipeline_lib.rollouts.kernels import PackedKernels, base_kernels, halves, packed, rotate_halves
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ def base_key(policy: Policy) -> int | None:
     return id(plain.get_input_embeddings().weight)
 
 
+#: Number of rows (tokens) up to which a CPU computes adapters in float32.
+FEW_ROWS = 32
+#: Calls that draw up to so many tokens for an action pack the base's matrices first, which takes as long as two steps.
+PACKED_FROM = 32
+
+
 @dataclass(slots=True)
 class _Delta:
     """Adapters of all agents for one matrix: ``reduce`` is ``[columns, in]``, ``expand`` ``[columns, out]``."""
@@ -69,9 +75,8 @@ class SharedDecoder(FusedDecoder):
         super().__init__(plain, plain.get_input_embeddings().weight.dtype, graphs)
         self._kernels = base_kernels(self.device, self.dtype, self.shape.eps)
         self._layers = list(plain.model.layers)
-        self._weights = _lay_out(plain, self._layers, self.shape)
+        self._base = self._weights = _lay_out(plain, self._layers, self.shape)
         self._alone = len(policies) == 1
-        # On a CPU, oneDNN's products of bfloat16 take two to four times as long as MKL's of float32 if they are small.
         self._adapter_dtype = torch.float32 if self.device.type == "cpu" else self.dtype
         self._deltas: list[dict[str, _Delta]] = []
         #: By matrix, ``[columns]``: the policy that each column of the adapters belongs to.
@@ -108,8 +113,15 @@ class SharedDecoder(FusedDecoder):
     def reserve(self, slots: int, length: int, drawn: int) -> None:
         """Reserve space in the cache."""
         super().reserve(slots, length, drawn)
+        if isinstance(self._kernels, PackedKernels) and drawn >= PACKED_FROM:
+            self._weights = _pack(self._base)
         if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
             self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)
+
+    def free(self) -> None:
+        """Give back what a call needs."""
+        super().free()
+        self._weights = self._base
 
     def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
         """Append one token per slot; ``owners``: ``[active]`` numbers of their policies."""
@@ -156,12 +168,14 @@ class SharedDecoder(FusedDecoder):
         delta = deltas.get(matrix)
         if delta is None:
             return total
-        reduced = functional.linear(x.to(delta.reduce.dtype), delta.reduce)
+        # On a CPU, products of few rows take oneDNN two to four times as long in bfloat16 as MKL in float32.
+        few = self.device.type == "cpu" and len(x) <= FEW_ROWS
+        kind = torch.float32 if few else total.dtype
+        reduced = functional.linear(x.to(kind), delta.reduce.to(kind))
         if self._masks:
             reduced *= self._masks[matrix]
-        if reduced.dtype == total.dtype:
-            return total.addmm_(reduced, delta.expand)
-        return total.add_(reduced @ delta.expand)
+        expand = delta.expand.to(kind)
+        return total.addmm_(reduced, expand) if kind == total.dtype else total.add_(reduced @ expand)
 
     def _make_deltas(self, policies: Sequence[Policy]) -> None:
         """Allocate the adapters' matrices, and fill them."""
@@ -245,6 +259,12 @@ def _lay_out(plain: Any, layers: Sequence[Any], shape: Shape) -> Weights:
         norm=plain.model.norm.weight.detach(),
         head=plain.get_output_embeddings().weight.detach(),
     )
+
+
+def _pack(base: Weights) -> Weights:
+    """Return the same weights with packed matrices (`kernels.packed`)."""
+    layers = tuple(replace(layer, **{name: packed(getattr(layer, name)) for name in MATRICES}) for layer in base.layers)
+    return replace(base, layers=layers, head=packed(base.head))
 
 
 def _join(parts: Sequence[Any]) -> Tensor:
