@@ -18,6 +18,9 @@ import psutil
 MOST_ROWS = 256
 #: Maximum number of prompt tokens (padded) that are read in one pass.
 PREFILL_TOKENS = 4096
+#: Calls that draw at least so many tokens for an action pack the base's matrices first, where that helps
+#: (`pipeline_lib.rollouts.kernels.packed`); it takes as long as two steps.
+PACKED_FROM = 32
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
 #: Bytes of products and attention that the update of a large model on a CPU keeps under gradient checkpointing.

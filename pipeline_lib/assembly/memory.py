@@ -11,7 +11,9 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   own copy, in which the matrices of all agents lie side by side;
 * optimiser: two moments of 4 bytes for each trained number;
 * sampling: the cache, rows x tokens x 2 x layers x (kv heads x head size) x r; the prompts that are read in one pass
-  (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times;
+  (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times; in bfloat16 on Intel's processors the
+  actions of a prompt share its part of the cache, and a base that adapters share has its matrices a second time
+  if there is room (`PACKED_FROM`);
 * update, of one policy after the other: its gradients (4 bytes for each trained number); the activations of one
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
   ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
@@ -41,6 +43,7 @@ from pipeline_lib.memory import (
     KEPT_PRODUCTS,
     LOGITS_CHUNK,
     MOST_ROWS,
+    PACKED_FROM,
     PASS_TOKENS,
     PREFILL_TOKENS,
     SMALL_MODEL,
@@ -49,6 +52,7 @@ from pipeline_lib.memory import (
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.policy import is_frozen, section_of
 from pipeline_lib.policies.sizes import Sizes
+from pipeline_lib.processor import on_intel
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.environment import Tools
 from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
@@ -198,7 +202,8 @@ def need(
         needed.lasting["base for the critic"] = 4.0 * reader.sizes.parameters
     adapters = [held for held in policies if held.kind == "lora"]
     shared = [held for held in adapters if held not in copies] if here else []
-    needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + width * _side_by_side(shared)
+    engines = _side_by_side(shared) * (width if on_gpu else 4)
+    needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + engines
     largest = max(policies, key=lambda held: held.sizes.parameters).sizes
     needed.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
     if stage == "train":
@@ -212,6 +217,12 @@ def need(
     if here:
         actions = _actions(params, stage, len(policies), counts or {})
         _sampling(params, actions, needed, largest, rolled, limit, on_gpu)
+        packs = rolled == 2 and params.rollouts.max_new_tokens >= PACKED_FROM and any(h.sizes.fused for h in shared)
+        if packs and not on_gpu and on_intel():
+            matrices = sum(math.prod(shape) for shapes in largest.linear.values() for shape in shapes)
+            more = 2.0 * (matrices + largest.vocabulary * largest.width)
+            if needed.total + more <= limit:
+                needed.phases["sampling"]["packed matrices"] = more
     if not on_gpu and stage == "train" and params.train.processes > 1:
         needed.lasting["further processes"] = (params.train.processes - 1) * needed.total
     return needed
@@ -263,8 +274,11 @@ def _sampling(
     needed.rows = min(rows, actions)
     if not on_gpu:
         needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows, width)
+    cached = needed.rows * needed.tokens
+    if width == 2 and sizes.fused and not on_gpu and on_intel():
+        cached = needed.rows * params.rollouts.max_new_tokens + min(needed.rows, problems) * prompt
     needed.phases["sampling"] = {
-        "cache": needed.rows * needed.tokens * each,
+        "cache": cached * each,
         "prompts": prompts,
         "logits of the draws": (DRAW_COPIES + _filters(params))
         * 4.0

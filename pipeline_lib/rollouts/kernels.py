@@ -9,14 +9,13 @@ matmul precision, which training sets.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
+
+from pipeline_lib.processor import on_intel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -176,14 +175,6 @@ def base_kernels(device: torch.device, dtype: torch.dtype, eps: float) -> Kernel
     if device.type == "cpu" and dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported() and on_intel():
         return PackedKernels(eps)
     return PlainKernels(eps)
-
-
-@functools.cache
-def on_intel() -> bool:
-    """Return whether the processor is known to be Intel's; a timing instead could choose differently in each run."""
-    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        return any("GenuineIntel" in line for line in lines)
-    return False
 
 
 def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:

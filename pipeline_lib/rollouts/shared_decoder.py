@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from pipeline_lib.memory import SMALL_MODEL
+from pipeline_lib.memory import PACKED_FROM, SMALL_MODEL, free_memory
 from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
@@ -49,8 +49,6 @@ def base_key(policy: Policy) -> int | None:
 
 #: Number of rows (tokens) up to which a CPU computes adapters in float32.
 FEW_ROWS = 32
-#: Calls that draw up to so many tokens for an action pack the base's matrices first, which takes as long as two steps.
-PACKED_FROM = 32
 
 
 @dataclass(slots=True)
@@ -114,7 +112,9 @@ class SharedDecoder(FusedDecoder):
         """Reserve space in the cache."""
         super().reserve(slots, length, drawn)
         if isinstance(self._kernels, PackedKernels) and drawn >= PACKED_FROM:
-            self._weights = _pack(self._base)
+            matrices = [getattr(layer, name) for layer in self._base.layers for name in MATRICES]
+            if 2 * sum(matrix.nbytes for matrix in (*matrices, self._base.head)) < free_memory():
+                self._weights = _pack(self._base)
         if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
             self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)
 

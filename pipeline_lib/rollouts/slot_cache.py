@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pipeline_lib.processor import on_intel
 from pipeline_lib.rollouts.decoder_weights import Shape
-from pipeline_lib.rollouts.kernels import on_intel
 from pipeline_lib.rollouts.rollout_model import Ints
 
 #: On the CPU, slots are lengthened by this many tokens at a time.

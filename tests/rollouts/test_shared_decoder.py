@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.lora import merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder, slot_cache
+from pipeline_lib.rollouts import EngineError, Request, Sampling, kernels, shared_decoder, slot_cache
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.policy import LoraAdapter
@@ -130,8 +130,21 @@ def test_merged_weights_can_be_saved_after_sampling(tmp_path):
 
 
 @pytest.mark.parametrize("intel", [True, False])  # it decides how keys lie in memory
-def test_bfloat16_bases_act_as_the_trainer_sees_them(intel: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(slot_cache, "on_intel", lambda: intel)
+@pytest.mark.parametrize(("packs", "few"), [(True, 32), (False, 0), (False, 32)])
+def test_bfloat16_bases_act_as_the_trainer_sees_them(
+    intel: bool, packs: bool, few: int, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (slot_cache, kernels):
+        monkeypatch.setattr(module, "on_intel", lambda: intel)
+    monkeypatch.setattr(shared_decoder, "PACKED_FROM", 1 if packs else 100)
+    monkeypatch.setattr(shared_decoder, "FEW_ROWS", few)
+    packed: list[torch.Tensor] = []
+
+    def watched(weight: torch.Tensor) -> torch.Tensor:
+        packed.append(kernels.packed(weight))
+        return packed[-1]
+
+    monkeypatch.setattr(shared_decoder, "packed", watched)
     agents = team()
     for agent in agents.values():
         for name, parameter in agent.model.named_parameters():
@@ -147,6 +160,11 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(intel: bool, monkeypatch: p
                 exact = reference_logprobs(agents[request.policy], request.prompt, action, SAMPLING)
             off.append((torch.tensor(action.logprobs).double() - exact.double()).abs())
     assert torch.cat(off).mean() < 0.07  # single actions are off by up to 0.2
+    decoder = engine._loaded["main"].model
+    assert isinstance(decoder, SharedDecoder) and decoder._weights is decoder._base  # given back
+    can = intel and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert len(packed) == (4 * len(decoder._layers) + 1 if can and packs else 0)
+    assert all(weight.is_mkldnn for weight in packed)
 
 
 def test_own_temperatures_are_drawn_apart():
@@ -158,6 +176,27 @@ def test_own_temperatures_are_drawn_apart():
     for request, actions in zip(_requests(agents), found, strict=True):
         exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], own.of(request.policy))
         assert torch.allclose(torch.tensor(actions[0].logprobs).double(), exact.double(), atol=1e-4)
+
+
+def test_matrices_are_packed_if_there_is_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernels, "on_intel", lambda: True)
+    monkeypatch.setattr(shared_decoder, "PackedKernels", kernels.Kernels)  # as float32, which packs nothing
+    agents, engine = team(), TransformersEngine()
+    engine.load(agents)
+    decoder = engine._loaded["main"].model
+    assert isinstance(decoder, SharedDecoder)
+    matrices = [
+        tensor for layer in decoder._base.layers for tensor in (layer.qkv, layer.out, layer.gate_up, layer.down)
+    ]
+    size = sum(tensor.nbytes for tensor in (*matrices, decoder._base.head))
+    packed: list[torch.Tensor] = []
+    monkeypatch.setattr(shared_decoder, "packed", lambda weight: packed.append(weight) or weight)
+    for free, drawn, count in ((2 * size, 32, 0), (2 * size + 1, 31, 0), (2 * size + 1, 32, len(matrices) + 1)):
+        monkeypatch.setattr(shared_decoder, "free_memory", lambda free=free: free)
+        decoder.reserve(4, 60, drawn)
+        decoder.free()
+        assert len(packed) == count
+        packed.clear()
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
