@@ -29,7 +29,7 @@ from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.result_text import in_markdown
 from tasks.identity.run import NOTE, told
 from tasks.runtime.exit_status import explain_in_logs
-from tasks.runtime.flow_runs import mark_crashed, tagged
+from tasks.runtime.flow_runs import mark_crashed, recorded_soon, tagged
 from tasks.runtime.progress import Progress, duration, shared_console
 from tasks.runtime.stage import shown
 from tasks.runtime.tracked_run import record_results, run_in_mlflow, tracked_run
@@ -59,7 +59,8 @@ def on_terminal(plain: bool, server: Callable[[], str]) -> Iterator[None]:
 def experiment(run: ChainRun) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
     began, params = time.monotonic(), load_params()
-    with tracked_run(params.environment.kind, run.name, params.model_dump(mode="json"), told()) as tracked:
+    settings = params.model_dump(mode="json")
+    with recorded_soon(), tracked_run(params.environment.kind, run.name, settings, told()) as tracked:
         worked = bring_up_to_date(run)
         record_results(tracked, params, run.project, worked, began)
         if "verdict" in worked:

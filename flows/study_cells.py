@@ -31,6 +31,7 @@ from tasks.chain.study import (
 )
 from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
+from tasks.runtime.flow_runs import recorded_soon
 from tasks.runtime.progress import Progress, shared_console
 from tasks.runtime.tracked_run import tracked_run
 
@@ -54,6 +55,7 @@ def study(
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
     folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
     with (
+        recorded_soon(),
         alone(name),
         tracked_run(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
         Progress("study", "study-progress", own_estimate=True, console=Console(quiet=True)) as progress,

@@ -18,7 +18,7 @@ from rich.console import Console
 from pipeline_lib.storage import process_label
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
-from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
+from tasks.runtime.exit_status import ERROR, INTERRUPTED, REFUSED, SEE_ABOVE
 from tasks.runtime.tracked_run import OWNER
 from tasks.runtime.training_copies import SHARED
 from tasks.services.process_environment import child_environment, places
@@ -92,7 +92,7 @@ class StageProcess:
 
         Args:
             on_line: called with each line, and whether a terminal can do without it: it is part of the message that
-                the error will contain, or of a traceback.
+                the error will contain, or of a traceback, or this run says the same.
 
         Raises:
             StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result, or
@@ -119,7 +119,7 @@ class StageProcess:
                 # Before the work it is something that did not come from the remote.
                 began, failed = _TRACEBACK.search(line) is not None, _NOT_STORED.match(line) if worked else None
                 not_stored = not_stored or (failed["why"] if failed else "")
-                told = bool(explanation or failed) or line.startswith(REFUSED)
+                told = bool(explanation or failed) or line.startswith((REFUSED, INTERRUPTED))
                 on_line(line, told or began or in_traceback)
                 in_traceback = began or (in_traceback and line.startswith(" "))
         status, held = self._end()
@@ -180,7 +180,7 @@ class StageProcess:
 # A stage is a separate process.  Time and run name in its lines are removed, because the chain's own log adds them.
 _PREFIX = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} \| (?P<level>[A-Z]+) *\| (?:(?:Flow|Task) run '[^']*'|[\w.]+) - ")
 _HOUSEKEEPING = re.compile(
-    r"Beginning (flow|subflow) run |View at https?://|Finished in state (Completed|Cached)\(|Created task run "
+    r"Beginning (flow|subflow) run |View at https?://|Finished in state (Completed|Cached|Running)\(|Created task run "
     r"|(Starting|Stopping) temporary server on |.*\d+%\|.*it/s\]"
 )
 

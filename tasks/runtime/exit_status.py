@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from pipeline_lib.settings import SettingsError
 from tasks.runtime.arguments import ArgumentError, fit_terminal
+from tasks.services.causes import causes
 
 SETTINGS_STATUS, INTERRUPT_STATUS, TERMINATED_STATUS = 2, 128 + signal.SIGINT, 128 + signal.SIGTERM
 ERROR = "error: "
@@ -24,6 +25,7 @@ SEE_ABOVE = " (see above)"
 """Last words of the message of a process that has already shown the traceback."""
 REFUSED = "refused: "
 """First word of the message of a stage that succeeded with the result to refuse."""
+INTERRUPTED = "interrupted; run the same command again to continue"
 _ADVICE = "the disk is full: free some space and run the same command again (no file is half-written)"
 _GONE = (
     "the Prefect server of this run does not answer any more, as after a kill; run the same command again to continue"
@@ -68,26 +70,40 @@ def explained() -> Iterator[None]:
 def _end(error: BaseException) -> NoReturn:
     if isinstance(error, SystemExit):
         sys.exit(error.code)
-    error = _behind(error)
+    is_gone, error = server_is_gone(error), _behind(error)
     if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     if was_interrupted(error):
-        sys.stderr.write("interrupted; run the same command again to continue\n")
-        sys.exit(TERMINATED_STATUS if isinstance(error, Terminated) else INTERRUPT_STATUS)
+        sys.stderr.write(f"{INTERRUPTED}\n")
+        _leave(TERMINATED_STATUS if _names(error) & {"Terminated", "TerminationSignal"} else INTERRUPT_STATUS, is_gone)
     if is_explained(error):
         sys.stderr.write(f"{fit_terminal(f'{ERROR}{explanation(error)}')}\n")
-    elif server_is_gone(error):
+    elif is_gone:
         sys.stderr.write(f"{fit_terminal(f'{ERROR}{_GONE}')}\n")
     elif error in _logged:
         sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
     else:
         traceback.print_exception(error)
-    sys.exit(SETTINGS_STATUS if isinstance(error, (SettingsError, ArgumentError)) else 1)
+    _leave(SETTINGS_STATUS if isinstance(error, (SettingsError, ArgumentError)) else 1, is_gone)
+
+
+def _leave(status: int, is_gone: bool) -> NoReturn:
+    """End this process; at Python's own end Prefect would wait for a server that is gone, for minutes."""
+    if is_gone:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _behind(error: BaseException) -> BaseException:
-    """Return the explained error that Prefect could not record, as on a full disk; else the error itself."""
+    """Return the interrupt or the explained error that Prefect could not record; else the error itself.
+
+    Its server may be gone, or the disk full.
+    """
+    if server_is_gone(error) and (interrupt := next(filter(was_interrupted, causes(error)), None)):
+        return interrupt
     cause: BaseException | None = error
     while cause is not None and type(cause).__module__.startswith(("prefect.", "httpx")):
         cause = cause.__cause__ or cause.__context__
@@ -97,8 +113,9 @@ def _behind(error: BaseException) -> BaseException:
 def server_is_gone(error: BaseException) -> bool:
     """Return whether an error says that Prefect's server, or its database, does not answer, and nothing else."""
     kinds: set[str] = set()
-    found: BaseException | None = error
-    while found is not None:
+    for found in causes(error):
+        if was_interrupted(found) and found is not error:
+            break  # what was wrong before it
         ours = type(found).__module__.partition(".")[0] in {"prefect", "httpx", "httpcore", "anyio"}
         # The last one is Prefect's, a RuntimeError.
         if not (ours or isinstance(found, OSError) or str(found).startswith("Failed to reach API at")):
@@ -106,7 +123,6 @@ def server_is_gone(error: BaseException) -> bool:
         kinds |= {kind.__name__ for kind in type(found).__mro__ if kind.__module__ == "httpx"}
         if getattr(getattr(found, "response", None), "status_code", 0) >= _FAULT_OF_SERVER:
             return True
-        found = found.__cause__ or found.__context__
     return "TransportError" in kinds
 
 
@@ -132,8 +148,12 @@ def _disk_is_full(error: BaseException) -> bool:
 
 def was_interrupted(error: BaseException) -> bool:
     """Return whether an error is a request to stop: Ctrl-C, SIGTERM, or `TrainingStopped`."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"KeyboardInterrupt", "TerminationSignal", "TrainingStopped"})
+    return bool(_names(error) & {"KeyboardInterrupt", "TerminationSignal", "TrainingStopped"})
+
+
+def _names(error: BaseException) -> set[str]:
+    """Return the names of an error's class and those above it; libraries that have some load for seconds."""
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 def explain_in_logs() -> None:
@@ -170,4 +190,4 @@ def _not_of_events(record: logging.LogRecord) -> bool:
         _logged_once.add(_AWAY)
         record.msg, record.args = _AWAY, ()
         return True
-    return not text.startswith(("Unable to connect to", "Service 'EventsWorker' failed to process item"))
+    return not text.startswith(("Unable to connect to", "Service 'EventsWorker' failed "))

@@ -9,8 +9,10 @@ once for runs on this machine, also for those that were killed while no server w
 A server that is away misses heartbeats, and marks runs that are alive; `mark_alive` takes that back.
 """
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -26,9 +28,11 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
 from prefect.flow_engine import run_flow
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Crashed, Pending, Running, State
 
 from pipeline_lib.tracking.processes import is_alive, is_gone, own_process
+from tasks.runtime.exit_status import was_interrupted
 
 PARENT_TASK = "SYMPOSIUM_TASK_RUN"
 """Environment variable of stages: the task run that stands for the stage in the flow of the whole run."""
@@ -72,6 +76,23 @@ def untagged() -> AbstractContextManager[Any]:
     collides with a write and is repeated two seconds later.
     """
     return TagsContext(current_tags=set())
+
+
+_once_more = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def recorded_soon() -> Iterator[None]:
+    """Let Prefect try only once more to record how a flow ended whose ``with`` block is interrupted.
+
+    Of a server that is gone it would ask for more than a minute.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if was_interrupted(error):  # from now on: it is recorded after the block, and then the process ends
+            _once_more.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}))
+        raise
 
 
 AUTOMATION = "crashed-runs"

@@ -26,6 +26,7 @@ from rich.progress import Progress as Bar
 from rich.theme import Theme
 
 from pipeline_lib.storage import write_text
+from tasks.runtime.exit_status import was_interrupted
 
 log = logging.getLogger("symposium.showing")
 
@@ -103,7 +104,7 @@ class Progress:
         if self._post:
             if error is None and self._post.latest[0] < 100.0:
                 self._post.latest = (100.0, "done")
-            self._post.close()
+            self._post.close(1.0 if error is not None and was_interrupted(error) else 5.0)
 
     def update(self, done: int, total: int, text: str = "") -> None:
         """Report that ``done`` of ``total`` units are finished; ``text`` describes the current work."""
@@ -210,7 +211,7 @@ class _Artifact:
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="progress", daemon=True)
         self._thread.start()
 
-    def close(self, timeout_s: float = 5.0) -> None:
+    def close(self, timeout_s: float) -> None:
         """Send the last value; gives up after ``timeout_s`` seconds."""
         self._stop.set()
         self._thread.join(timeout_s)

@@ -37,7 +37,7 @@ from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, settings_of, whole, work_digest
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
-from tasks.runtime.flow_runs import PARENT_TASK, run_as_subflow, tagged
+from tasks.runtime.flow_runs import PARENT_TASK, recorded_soon, run_as_subflow, tagged
 from tasks.runtime.progress import Progress
 from tasks.runtime.tracked_run import dvc_process, owner, run_in_mlflow
 from tasks.services.end_with_parent import end_with_dvc
@@ -122,7 +122,11 @@ def stage(
     key = artifact_key(title)
     status: Status = "FAILED"
     try:
-        with Progress(title, artifact_key(key, "progress")) as progress, sampling_shown_by(progress.sampling):
+        with (
+            recorded_soon(),
+            Progress(title, artifact_key(key, "progress")) as progress,
+            sampling_shown_by(progress.sampling),
+        ):
             run = StageRun(params, arm, seed or 0, run_of_all, key, tracked, tracker.whole, progress)
             began = time.monotonic()
             yield run

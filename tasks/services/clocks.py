@@ -8,9 +8,10 @@ when it was sent, to the second.
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+
+from tasks.services.causes import causes
 
 ALLOWED_S = 10.0
 """More than this is told: heartbeats come each 30 s, and count as missed 50 s after the time that the last one has."""
@@ -54,7 +55,7 @@ def of_error(error: BaseException, whose: str) -> str:
     Only of a difference for which S3 refuses what is asked of it.
     """
     now = time.time()
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(response := getattr(cause, "response", None), dict):
             date = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
             return in_words(ahead_s(date, now, now), whose, _STORE_S)
@@ -68,10 +69,3 @@ def in_words(ahead: float, whose: str, allowed_s: float = ALLOWED_S) -> str:
     amount = f"{abs(ahead):.0f} s" if abs(ahead) < 100 else f"{abs(ahead) / 60:.0f} min"
     side = "ahead of" if ahead > 0 else "behind"
     return f"the clock of this machine is {amount} {side} that of {whose}; set the wrong one"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__

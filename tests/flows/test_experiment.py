@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 from pipeline_lib.tracking.recorder import Recorder
+from tasks.services.servers import any_port, start_prefect
 from tasks.services.stage_proxy import ADDRESS
 from tests.flows.project import call
 from tests.flows.toy_project import started, still_there, wait_for, words
@@ -133,6 +135,33 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
     began = sorted(path.name for path in scratch.rglob("began-at-*"))
     assert began == sorted([f"began-at-{step}" for step in (0, 2, 4, 6)] * 2), "it began anew instead of continuing"
     assert set(mlflow_states(toy).values()) == {"FINISHED"}
+
+
+@pytest.mark.drawn("how an experiment ends", "tasks")
+def test_it_ends_soon_also_if_its_server_has_ended_before(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed for minutes: Prefect asked again and again to record that it ends, and then waited at Python's end."""
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "elsewhere/prefect"))
+    (toy / ".symposium" / "hold").write_text("2")
+    scratch = toy / ".symposium" / "scratch"
+    server = start_prefect(any_port(), ui=False)
+    try:
+        server.wait_until_healthy()
+        with started(toy, *AT_ONCE, PREFECT_API_URL=f"{server.url}/api") as process:
+            wait_for(lambda: len(list(scratch.rglob("2.bin"))) == 2 or process.poll() is not None, lambda: words(toy))
+            server.stop()
+            time.sleep(2.0)  # a run notices it
+            os.kill(process.pid, signal.SIGTERM)
+            status = process.wait(25)
+            wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 10)
+    finally:
+        server.stop()
+    assert status == 143
+    assert "Traceback" not in words(toy)
+    assert words(toy).count("interrupted; run the same command again to continue") == 1, words(toy)
+    assert set(mlflow_states(toy).values()) == {"KILLED"}
 
 
 def client_states(lent: dict[str, str]) -> dict[str, str]:

@@ -4,10 +4,11 @@ import errno
 import logging
 import os
 import signal
+import sys
 
 import httpx
 import pytest
-from prefect.exceptions import PrefectException
+from prefect.exceptions import PrefectException, TerminationSignal
 from safetensors import SafetensorError
 
 from pipeline_lib.storage import CorruptFileError
@@ -63,7 +64,11 @@ def test_an_error_that_prefect_cannot_record_is_told_all_the_same(capsys: pytest
     assert "'data/problems/train.jsonl'; the disk is full: free some space" in told
 
 
-def test_a_server_that_is_gone_is_told_in_words_unless_a_defect_is_behind(capsys: pytest.CaptureFixture[str]):
+def test_a_server_that_is_gone_is_told_in_words_unless_a_defect_is_behind(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "_exit", sys.exit)  # it ends before Python's own end, which waits
+
     def ask() -> None:
         try:
             httpx.get("http://127.0.0.1:1/api")
@@ -81,6 +86,14 @@ def test_a_server_that_is_gone_is_told_in_words_unless_a_defect_is_behind(capsys
             raise ValueError("a defect")  # noqa: B904
     told = capsys.readouterr().err
     assert "Traceback" in told and "ValueError: a defect" in told
+    for interrupt, status in ((KeyboardInterrupt, 130), (Terminated, 143), (TerminationSignal(signal.SIGTERM), 143)):
+        with pytest.raises(SystemExit) as ended, explained():
+            try:
+                raise interrupt
+            except BaseException:
+                ask()
+        assert ended.value.code == status
+        assert capsys.readouterr().err == "interrupted; run the same command again to continue\n"
 
 
 def test_a_crash_that_nobody_expected_has_its_traceback_once(capsys: pytest.CaptureFixture[str]):
