@@ -20,7 +20,7 @@ from tasks.runtime.arguments import ArgumentError, meant, program_parser
 from tasks.runtime.exit_status import explained
 from tasks.runtime.tracked_run import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
 from tasks.services.process_environment import answers, places
-from tasks.services.servers import ServerError
+from tasks.services.servers import ServerError, check_tracking
 
 #: Facts about a run that the page shows besides its numbers, by tag.
 IDENTITY = {
@@ -65,6 +65,7 @@ def recorded_runs(home: Path, experiment: str | None) -> list[TrackedRun]:
 
 @contextmanager
 def _explained(home: Path) -> Iterator[None]:
+    check_tracking()
     if (address := tracking_uri(home)).startswith("http") and not answers(address, "mlflow"):
         raise ServerError(f"the MLflow server at {address} does not answer; start it, or unset MLFLOW_TRACKING_URI")
     try:

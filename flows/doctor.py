@@ -28,7 +28,7 @@ from tasks.runtime.exit_status import explained
 from tasks.runtime.training_copies import StoreError, try_store
 from tasks.services.clocks import of_server
 from tasks.services.process_environment import places, server_url
-from tasks.services.servers import ServerError, refused, require
+from tasks.services.servers import ServerError, check_tracking, refused, require, without_password
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
 LEAST_FREE_GB = 2.0
@@ -100,10 +100,14 @@ def _servers(project: Path) -> Finding:
             return Finding("servers", MISSING, str(error))
         if said := of_server(f"{given}/health", f"the Prefect server at {given}"):
             return Finding("servers", MISSING, said)
+    try:
+        check_tracking()
+    except ServerError as error:
+        return Finding("servers", MISSING, str(error))
     if (tracking := os.environ.get("MLFLOW_TRACKING_URI", "")).startswith("http") and (why := refused(tracking)):
         return Finding("servers", MISSING, why)
     if given or tracking:
-        return Finding("servers", OK, ", ".join(filter(None, [given, tracking])))
+        return Finding("servers", OK, ", ".join(filter(None, [given, without_password(tracking)])))
     running = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
     if running:
         return Finding("servers", OK, ", ".join(running))

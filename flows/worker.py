@@ -41,7 +41,7 @@ from tasks.runtime.flow_runs import end_process, heartbeat_automation, lives_her
 from tasks.services.clocks import of_server
 from tasks.services.process_environment import child_environment
 from tasks.services.processes import ended, start, stop
-from tasks.services.servers import ServerError, require
+from tasks.services.servers import ServerError, check_tracking, require
 
 MOST_STARTS = 4
 """How often a run is started: once, and three times more if it crashes."""
@@ -129,13 +129,17 @@ def _of(pool: str) -> WorkPoolFilter:
 
 
 def require_server() -> None:
-    """Raise ServerError if no Prefect server is named, the one that is does not answer, or its clock is another one."""
+    """Raise ServerError if no Prefect server is named, the one that is does not answer, or its clock is another one.
+
+    Or if the address of MLflow is none.
+    """
     if not (url := os.environ.get("PREFECT_API_URL")):
         raise ServerError(
             "which server has the work? set PREFECT_API_URL, for example http://server:4200/api, and "
             "MLFLOW_TRACKING_URI for the record of the runs"
         )
     require(url)
+    check_tracking()
     if said := clock_of_server():
         raise ServerError(said)
 

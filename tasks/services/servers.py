@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -43,6 +45,8 @@ UI_URL = "PREFECT_UI_URL"
 _PASSWORD = "PREFECT_API_AUTH_STRING"
 START_S = 300.0
 _LOOK_S = 5.0
+#: How addresses begin that MLflow knows, beside those of servers; not folders, with which it works no longer.
+_STORES = ("sqlite:", "postgresql", "mysql", "mssql", "databricks")
 _FULL_BYTES = 4 << 20  # less than Prefect's database needs
 
 # What looks after schedules, workers and automations several times a minute; a server of one chain has none.
@@ -118,6 +122,7 @@ def start_prefect(port: int = PREFECT_PORT, ui: bool = True) -> Server:
 
 def start_mlflow(port: int = MLFLOW_PORT) -> Server:
     """Start an MLflow server over the project's database on the first free port, and wait until it answers."""
+    check_tracking()
     port = free_port(port)
     home = places().tracking
     home.mkdir(parents=True, exist_ok=True)
@@ -163,8 +168,10 @@ def starting_prefect_server() -> Iterator[Callable[[], str]]:
         what waits until the server answers, and returns its address.
 
     Raises:
-        ServerError: the server in ``PREFECT_API_URL`` does not answer; from the function: ours does not start.
+        ServerError: the server in ``PREFECT_API_URL`` does not answer, or the address of MLflow is none; from the
+            function: ours does not start.
     """
+    check_tracking()
     if given := os.environ.get("PREFECT_API_URL"):
         require(given)
         yield lambda: given.removesuffix("/api")
@@ -207,8 +214,43 @@ def _send_what_is_left() -> None:
             getattr(sys.modules[module], worker).drain_all(timeout=5.0)
 
 
+def check_tracking() -> None:
+    """Raise ServerError if what ``MLFLOW_TRACKING_URI`` names cannot hold MLflow's runs; nothing is asked."""
+    given = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if given and not (_is_http(given) or given.startswith(_STORES)):
+        raise ServerError(
+            f"MLFLOW_TRACKING_URI={without_password(given)} is no address of MLflow; it is that of a server, as "
+            "http://server:5000 (name and password are in MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD), or "
+            "of a database, as sqlite:////folder/mlflow.db"
+        )
+
+
+def _check_api(url: str) -> None:
+    """Raise ServerError if no Prefect server can be at this address."""
+    if not (_is_http(url) and url.endswith("/api")):
+        raise ServerError(
+            f"PREFECT_API_URL={without_password(url)} is no address of a Prefect server; it begins with http:// or "
+            f"https:// and ends with /api, as http://server:4200/api (name and password are in {_PASSWORD})"
+        )
+
+
+def _is_http(url: str) -> bool:
+    """Return whether this is the address of a server, without a password, which the pages of the servers would show."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in url
+    except ValueError:  # the port is no number
+        return False
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown: name and password are left out."""
+    return re.sub(r"[^/]*@", "***@", url)
+
+
 def require(api_url: str) -> None:
     """Raise ServerError if no Prefect server answers at ``api_url``, or if it wants another password."""
+    _check_api(api_url)
     if not answers(api_url.removesuffix("/api"), "prefect", timeout_s=10.0):
         raise ServerError(
             f"the Prefect server at {api_url} does not answer; start it (`make ui`), or unset PREFECT_API_URL to work "

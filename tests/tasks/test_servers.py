@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.doctor import MISSING, _servers
 from pipeline_lib.tracking.processes import own_process
 from tasks.services import servers
 from tasks.services.process_environment import answers, places, server_url
@@ -121,6 +122,37 @@ def test_a_server_that_was_named_but_is_down_is_an_error_with_advice(monkeypatch
         servers.prefect_server(),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("PREFECT_API_URL", "server:4200/api", "begins with http:// or https:// and ends with /api"),
+        ("PREFECT_API_URL", "http://127.0.0.1:9", "ends with /api, as http://server:4200/api"),
+        ("PREFECT_API_URL", "http://127.0.0.1:9/api/", "ends with /api"),
+        (
+            "PREFECT_API_URL",
+            "http://lab:secret@127.0.0.1:9/api",
+            "password are in PREFECT_API_AUTH_STRING",
+        ),
+        ("MLFLOW_TRACKING_URI", "banana", "MLFLOW_TRACKING_URI=banana is no address of MLflow"),
+        ("MLFLOW_TRACKING_URI", "server:5000", "it is that of a server, as http://server:5000"),
+        ("MLFLOW_TRACKING_URI", "http://127.0.0.1:port", "http://127.0.0.1:port is no address"),
+        ("MLFLOW_TRACKING_URI", "file:///tmp/runs", "of a database, as sqlite:////folder/mlflow.db"),
+        ("MLFLOW_TRACKING_URI", "lab:secret@server:5000", r"=\*\*\*@server:5000 is .* in MLFLOW_TRACKING_USERNAME and"),
+    ],
+)
+def test_an_address_that_can_be_none_is_named_with_what_is_one(
+    name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Prefect asked addresses without /api in vain, and MLflow made a folder of a name."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(servers.ServerError, match=told) as said, servers.prefect_server():
+        pass
+    assert str(said.value).startswith(f"{name}=") and "secret" not in str(said.value)
+    found = _servers(tmp_path)
+    assert (found.status, found.text) == (MISSING, str(said.value))
 
 
 def test_a_signal_while_prefect_is_imported_ends_a_run_with_words_alone() -> None:
