@@ -27,6 +27,7 @@ from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.runtime.training_copies import StoreError, try_store
 from tasks.services.clocks import of_server
+from tasks.services.new_project import unusable
 from tasks.services.process_environment import places, server_url
 from tasks.services.servers import ServerError, check_tracking, refused, require, without_password
 
@@ -77,6 +78,8 @@ def _git(project: Path) -> Finding:
 def _dvc(project: Path) -> Finding:
     if not (project / "dvc.yaml").exists():
         return Finding("project", MISSING, f"no dvc.yaml in {project}; go to the project's folder, or `symposium init`")
+    if why := unusable(project):
+        return Finding("project", MISSING, why)
     if not (project / ".dvc").is_dir():
         return Finding("project", MISSING, "no folder .dvc; run `dvc init`")
     return Finding("project", OK, f"{project}{f'; {mended}' if (mended := mend_locks(project)) else ''}")

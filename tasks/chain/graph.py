@@ -30,6 +30,7 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest, write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
+from tasks.services.new_project import unusable
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import ended, tied
 
@@ -69,6 +70,7 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
         ChainError, ArgumentError: as `read_chain`.
         SettingsError: a setting is wrong.
     """
+    _check_folder(project)
     mend_locks(project)
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(ask, project, "status", "--json")
@@ -88,6 +90,8 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
 def check_targets(project: Path, targets: Sequence[str], params: Params | None = None) -> None:
     """Make sure that the stages exist, without asking DVC, so that a wrong name is told before anything changes.
 
+    And that DVC can work in the project's folder.
+
     Args:
         project: its folder.
         targets: names of stages, or of kinds of stages.
@@ -95,7 +99,9 @@ def check_targets(project: Path, targets: Sequence[str], params: Params | None =
 
     Raises:
         ArgumentError: there is no such stage.
+        ChainError: DVC cannot work there.
     """
+    _check_folder(project)
     stages = _stages(project)
     for target in targets:
         kind = target.partition("@")[0]
@@ -160,6 +166,11 @@ def ask(project: Path, *arguments: str) -> str:
             return ask(project, *(argument for argument in arguments if argument != "--quiet"))
         raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words or ended(done.returncode)}")
     return done.stdout
+
+
+def _check_folder(project: Path) -> None:
+    if why := unusable(project):
+        raise ChainError(why)
 
 
 def _without_git(project: Path) -> str:

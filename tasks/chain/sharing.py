@@ -90,6 +90,8 @@ def refusal(url: str) -> str:
     if url.startswith("file:"):  # no other machine would ever see that folder, and nothing would say so
         wrong = "DVC makes a folder `file:` here of it; give the path, without file:"
         return f"results cannot be shared through {url}: {wrong}"
+    if set("{}") & set(url):
+        return f"results cannot be shared through {url}: DVC fails with {{ or }} in an address; take another name"
     return ""
 
 

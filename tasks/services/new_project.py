@@ -24,12 +24,21 @@ class ProjectError(RuntimeError):
     """The project cannot be made here; the message says why."""
 
 
+def unusable(folder: Path) -> str:
+    """Return why DVC cannot work in a project of this name; "" if it can."""
+    if set("{}") & set(str(folder.resolve())):  # its progress bar takes them for fields of a text
+        return f"DVC fails in a folder with {{ or }} in its path, as {folder.resolve()}; take another name"
+    return ""
+
+
 def make_project(folder: Path) -> list[str]:
     """Copy the files into ``folder``, and make it a git repository if it is in none; return what was written.
 
     Raises:
-        ProjectError: one of the files is there already, or git cannot make a repository.
+        ProjectError: one of the files is there already, git cannot make a repository, or DVC could not work there.
     """
+    if why := unusable(folder):
+        raise ProjectError(why)
     source = _source()
     if there := [name for name in FILES if (folder / name).exists()]:
         raise ProjectError(f"{folder / there[0]} exists already; nothing was written")

@@ -13,6 +13,9 @@ import pytest
 
 from flows import doctor
 from flows.doctor import MISSING, OK, OPTIONAL, examine
+from tasks.chain.graph import ChainError, chain_and_stale, check_targets
+from tasks.chain.sharing import refusal
+from tasks.services.new_project import ProjectError, make_project
 from tests.http_server import HttpServer, Reply
 from tests.needs import needs
 
@@ -90,6 +93,21 @@ def test_a_folder_that_is_named_as_an_address_is_no_store(empty_project: Path, t
     subprocess.run((sys.executable, "-m", "dvc", *add), cwd=project, check=True)
     (store,) = [finding for finding in examine(project) if finding.name == "store"]
     assert store.status == OPTIONAL and "give the path, without file:" in store.text
+
+
+def test_a_folder_in_which_dvc_fails_is_refused_in_words(empty_project: Path, tmp_path: Path) -> None:
+    """Its progress bar takes what is in braces for a field: a run ended in its traceback, with settings changed."""
+    shutil.copytree(empty_project, project := tmp_path / "lab {new}")
+    (project / "dvc.yaml").touch()
+    (found,) = [finding for finding in examine(project) if finding.name == "project"]
+    assert found.status == MISSING and "DVC fails in a folder with { or } in its path, as /" in found.text
+    for refused in (check_targets, chain_and_stale):
+        with pytest.raises(ChainError, match="DVC fails in a folder"):
+            refused(project, ())
+    with pytest.raises(ProjectError, match="DVC fails in a folder"):
+        make_project(new := tmp_path / "{}")
+    assert not new.exists()
+    assert "DVC fails with { or } in an address" in refusal("/stores/{}")
 
 
 class TakesAnything(BaseHTTPRequestHandler):
