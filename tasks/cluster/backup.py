@@ -3,8 +3,10 @@
 import dataclasses
 import hashlib
 import json
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ _KIND = "symposium cluster backup 1"
 def back_up(ports: Ports, passwords: Passwords, folder: Path, say: Callable[[str], None]) -> int:
     """Write the databases and the files of running servers to a new ``folder``; return the number of files.
 
-    Databases come first: a file that they name has been written before.
+    Databases come first: a file that they name has been written before.  Only the owner can read it, for it has all
+    results, and what MLflow checks passwords with.
 
     Raises:
         ClusterError: the folder is not empty, or a server does not answer, or has another password; nothing is left.
@@ -30,7 +33,7 @@ def back_up(ports: Ports, passwords: Passwords, folder: Path, say: Callable[[str
     with database.connected(ports.postgres, passwords.pgpassword):
         pass  # else it says in its own words that a password is wrong
     record: dict[str, Any] = {"kind": _KIND, "databases": {}, "objects": []}
-    with new_folder(folder) as part:
+    with _for_the_owner(), new_folder(folder) as part:
         for name in database.DATABASES:
             say(f"writing the database {name}")
             file = part / f"{name}.dump"
@@ -83,6 +86,16 @@ def restore(cluster: Cluster, passwords: Passwords, folder: Path, say: Callable[
         for socket in part.rglob("*.sock"):  # nothing that could be written to the disk
             socket.unlink()
     return len(files)
+
+
+@contextmanager
+def _for_the_owner() -> Iterator[None]:
+    """Let nobody else read what this process, and its children, write in a ``with`` block."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _file_of(bucket: str, key: str) -> str:

@@ -94,6 +94,8 @@ class Servers:
         said = call(place, "symposium", "cluster", "backup", str(saved), *self.ports, **self.passwords)
         count = re.search(r"three databases and (\d+) files", said)
         assert count and int(count[1]) >= len(self.files("")) > 0, "MLflow's are among them"
+        written = [saved, *saved.rglob("*")]
+        assert not [str(path) for path in written if path.stat().st_mode & 0o077], "others can read it"
         other = {**self.passwords, _OF_SERVERS: "another password"}
         told = call(place, "symposium", "cluster", "backup", str(place / "none"), *self.ports, status=1, **other)
         assert "made with another password than PGPASSWORD" in " ".join(told.split()) and not (place / "none").exists()
