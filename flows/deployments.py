@@ -15,7 +15,7 @@ from pydantic import Field
 
 from flows.chain import in_workspace
 from flows.study_cells import study
-from pipeline_lib.identity.code import library_versions
+from pipeline_lib.identity.code import library_versions, other_versions
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.compose import validate_params
 from pipeline_lib.settings.load import changed_params
@@ -94,18 +94,14 @@ def asked_with() -> list[str]:
     return [f"{_WITH}{name} {version}" for name, version in library_versions().items()]
 
 
-def other_libraries(tags: Collection[str]) -> str:
+def asked_with_other_libraries(tags: Collection[str]) -> str:
     """Return what is to be said if the libraries here are others than those with which a run was asked for."""
     asked = dict(tag.removeprefix(_WITH).split(" ", 1) for tag in tags if tag.startswith(_WITH))
-    here = library_versions()
-    other = [
-        f"{name} {here.get(name)} (there {version})" for name, version in asked.items() if here.get(name) != version
-    ]
-    if not other:
+    if not (others := other_versions(library_versions(), asked, "there")):
         return ""
     return (
-        f"this worker has other libraries than the checkout that asks: {', '.join(other)}; results are not taken from "
-        "such checkouts, and count as stale there"
+        f"this worker has other libraries than the checkout that asks: {others}; results are not taken from such "
+        "checkouts, and count as stale there"
     )
 
 
@@ -120,8 +116,8 @@ def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jo
     with get_client(sync_client=True) as client:
         tags = [tag for tag in runtime.flow_run.tags if tag.startswith(_WITH)]
         client.update_flow_run(runtime.flow_run.id, name=run, tags=[*tags, f"run:{run}", f"process:{own_process()}"])
-    if other := other_libraries(tags):
-        logger.warning("%s", other)
+    if said := asked_with_other_libraries(tags):
+        logger.warning("%s", said)
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
     with workspace(project, name) as folder:

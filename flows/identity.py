@@ -24,7 +24,7 @@ from tasks.chain.workspaces import git
 from tasks.experiment.arms import IDENTITIES
 from tasks.experiment.check_run import refuse_lost_overrides
 from tasks.identity.dvc_record import Lock, content_of, contradiction, identity_file, read_lock, recorded
-from tasks.identity.files import changed_identities, differences, other_libraries, write_identities
+from tasks.identity.files import changed_identities, differences, made_with_other_libraries, write_identities
 from tasks.identity.stages import STAGES, identity_of, planned
 from tasks.runtime.arguments import SEEDS, ArgumentError, fit, one_of, program_parser, whole
 from tasks.runtime.exit_status import explained
@@ -187,7 +187,7 @@ def main() -> None:
         elif asked.changed:
             if changed := changed_identities():
                 print("\n".join(changed))
-                sys.stderr.write(other_libraries())
+                sys.stderr.write(made_with_other_libraries())
         else:
             found = explain(asked.stage, asked.seed, asked.compare or [], asked.json)
             print(found if asked.json else fit(found))

@@ -382,6 +382,21 @@ def library_versions(imported: Collection[str] = LIBRARIES) -> dict[str, str]:
     return versions
 
 
+def other_versions(ones: Mapping[str, str], others: Mapping[str, str], where: str) -> str:
+    """Return in words the libraries of which others have another version: ``torch 2.0 (here 2.1)``; empty: none.
+
+    Args:
+        ones: versions by library, which are named first.
+        others: the same of another place; a library that it lacks does not count.
+        where: a word for that place.
+    """
+    return ", ".join(
+        f"{name} {version} ({where} {others[name]})"
+        for name, version in sorted(ones.items())
+        if others.get(name, version) != version
+    )
+
+
 def _distributions(packages: Collection[str]) -> dict[str, str]:
     """Return the versions of the distributions that provide some top-level packages."""
     names = {name for package in packages for name in _providers().get(package, ())}

@@ -156,6 +156,7 @@ def join_processes() -> Processes:
 
     Raises:
         RuntimeError: another process did not come within half an hour, or cannot be reached.
+        OSError: the name of the first process's machine has no address, or no way leads there.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE

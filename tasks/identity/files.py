@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pipeline_lib.identity.code import other_versions
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError, canonical_json, read_json, write_json
 from tasks.experiment.arms import IDENTITIES
@@ -64,21 +65,19 @@ def changed_identities() -> list[str]:
     return changed
 
 
-def other_libraries() -> str:
+def made_with_other_libraries() -> str:
     """Return which libraries have made the results that are here, if they are others than those here; else empty.
 
     The results may be of a run on another machine, and whoever looks for a change of code or settings finds none.
     """
-    lock, other = read_lock() or {}, dict[str, str]()
+    lock, theirs, ours = read_lock() or {}, dict[str, str](), dict[str, str]()
     for name, identity in _present().items():
         made = read_identity(identity_file(name)) if name in lock else None
         for library, version in (made or {}).get("versions", {}).items():
             if (here := identity["versions"].get(library, version)) != version:
-                other[library] = f"{library} {version} (here {here})"
-    if not other:
-        return ""
-    named = ", ".join(other[library] for library in sorted(other))
-    return f"the results here are stale, since other libraries have made them: {named}"
+                theirs[library], ours[library] = version, here
+    others = other_versions(theirs, ours, "here")
+    return f"the results here are stale, since other libraries have made them: {others}" if others else ""
 
 
 def _present() -> dict[str, dict[str, Any]]:
@@ -137,7 +136,7 @@ def refuse_stale(paths: Sequence[str]) -> None:
         IdentityError: a stage on which ``paths`` depend is stale, or a file was changed by hand.
     """
     if lines := wrong_inputs("", paths):
-        others = filter(None, [other_libraries()])
+        others = filter(None, [made_with_other_libraries()])
         raise IdentityError(
             f"these results are not those of the present code and settings:\n  {_shown([*others, *lines])}\n{_ADVICE}; "
             "or take the changes back"

@@ -20,7 +20,8 @@ from pipeline_lib.sandbox.image import image_id
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
-from tasks.experiment.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
+from tasks.experiment.arms import IDENTITIES, RESULTS, SINGLE, TEAM, planned_seeds, seeds_of, training_file
+from tasks.experiment.episode_files import TESTED
 from tasks.services.caches import contents, syntaxes
 
 RUNTIME = (
@@ -245,7 +246,7 @@ def playing(params: Params) -> dict[str, Any]:
 
 
 #: Outputs that contain seconds, which differ wherever a stage is run.
-_SECONDS = ("results/test/cost.json", "results/train", "results/verdict.json")
+_SECONDS = (TESTED / "cost.json", training_file(TEAM, 0).parent, RESULTS / "verdict.json")
 
 
 def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
@@ -261,10 +262,10 @@ def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
     listed = [Path(str(item).replace("${item.seed}", str(seed))) for item in entry.get("deps", ())]
     paths: list[Path] = []
     for path in listed:
-        partly = path.is_dir() and any(path in Path(name).parents for name in _SECONDS)
+        partly = path.is_dir() and any(path in other.parents for other in _SECONDS)
         paths += path.iterdir() if partly else [path]
-    found = {path.as_posix(): path for path in sorted(paths) if path.exists() and path.parent != IDENTITIES}
-    return {name: contents().of(path) for name, path in found.items() if name not in _SECONDS}
+    found = [path for path in sorted(paths) if path.exists() and path.parent != IDENTITIES and path not in _SECONDS]
+    return {path.as_posix(): contents().of(path) for path in found}
 
 
 def _code(flow: str) -> Code:

@@ -48,7 +48,7 @@ _THREADS = {
     # A large model uses several threads, and one that waits for another must sleep soon: on a busy machine threads that
     # spin took seven times the CPU time of the work.
     "OMP_WAIT_POLICY": "passive",
-    _SPINS: "3000",  # some 50 microseconds: an idle core takes as long to wake up
+    _SPINS: "3000",  # 36 microseconds on one machine: an idle core takes as long to wake up
     "TOKENIZERS_PARALLELISM": "false",
 }
 

@@ -101,11 +101,12 @@ def test_a_worker_with_other_libraries_says_so(monkeypatch: pytest.MonkeyPatch) 
     """Its results are stale in the checkout that asked, which would be a surprise."""
     tags = deployments.asked_with()
     assert any(tag.startswith("with:torch ") for tag in tags) and any(tag.startswith("with:python 3") for tag in tags)
-    assert deployments.other_libraries(["run:brave-owl", *tags]) == ""
+    assert deployments.asked_with_other_libraries(["run:brave-owl", *tags]) == ""
     here = deployments.library_versions()
     monkeypatch.setattr(deployments, "library_versions", lambda: {**here, "torch": "2.0.0+cu999"})
-    assert f"than the checkout that asks: torch 2.0.0+cu999 (there {here['torch']}); " in deployments.other_libraries(
-        tags
+    assert (
+        f"than the checkout that asks: torch 2.0.0+cu999 (there {here['torch']}); "
+        in deployments.asked_with_other_libraries(tags)
     )
 
 

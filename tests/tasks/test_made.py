@@ -14,7 +14,13 @@ import yaml
 from flows.plan import from_pilot
 from pipeline_lib.settings import Params
 from tasks.identity.dvc_record import MADE, dvc_digest, made_file, made_from, refuse_false_records, write_made
-from tasks.identity.files import changed_identities, other_libraries, refuse_stale, write_identities, wrong_inputs
+from tasks.identity.files import (
+    changed_identities,
+    made_with_other_libraries,
+    refuse_stale,
+    write_identities,
+    wrong_inputs,
+)
 from tasks.identity.stages import IdentityError, identity_of
 from tasks.use.choosing import choose_team
 from tests.flows.project import ROOT, call
@@ -209,12 +215,12 @@ def test_results_of_a_machine_with_other_libraries_are_named_as_such(project: Pa
     identity = identity_of("audit")
     written(IDENTITY, json.dumps(identity))
     commit()
-    assert other_libraries() == ""
+    assert made_with_other_libraries() == ""
     here, identity["versions"]["torch"] = identity["versions"]["torch"], "2.0.1"
     written(IDENTITY, json.dumps(identity))
     commit()
     says = f"the results here are stale, since other libraries have made them: torch 2.0.1 (here {here})"
-    assert other_libraries() == says
+    assert made_with_other_libraries() == says
     with pytest.raises(IdentityError) as told:
         refuse_stale(["results/audit.json"])
     assert says in str(told.value) and "audit is stale" in str(told.value)
@@ -222,4 +228,4 @@ def test_results_of_a_machine_with_other_libraries_are_named_as_such(project: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "audit" in done.stdout.split() and done.stderr.strip() == says, done.stderr
     lock(prepare={"outs": ["data/problems"]})
-    assert other_libraries() == "", "nothing was made"
+    assert made_with_other_libraries() == "", "nothing was made"
