@@ -165,13 +165,13 @@ class Journal:
             with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 while lines := file.readlines(_CHUNK):
-                    self._apply(lines)
+                    self._apply(lines, orphaned=True)
                 path.unlink(missing_ok=True)
                 left = True
         if left:
             self.recorder.update_all_states()
 
-    def _apply(self, lines: list[bytes]) -> None:
+    def _apply(self, lines: list[bytes], orphaned: bool = False) -> None:
         operations = []
         for line in lines:
             try:
@@ -179,16 +179,22 @@ class Journal:
             except (ValueError, KeyError, TypeError):
                 log.warning("tracking: a damaged line in %s is left out", self._folder)
         for operation in merged(operations):
-            self._apply_one(operation)
+            self._apply_one(operation, orphaned)
 
-    def _apply_one(self, operation: Operation) -> None:
-        """Apply an operation; give it up if all retries fail although the server answers."""
+    def _apply_one(self, operation: Operation, orphaned: bool) -> None:
+        """Apply an operation; give it up if all retries fail although the server answers.
+
+        Nothing is said of files that are gone of a process that has ended, as those of a report that was killed: who
+        continues makes them anew, and records them.
+        """
         assert self.recorder is not None
         for pause_s in (*_PAUSES_S, None):
             try:
                 self.recorder.apply(operation)
                 return
             except Exception as error:
+                if orphaned and isinstance(error, FileNotFoundError):
+                    return
                 self.recorder.ping()  # raises if the server is unavailable
                 if pause_s is None:
                     self._give_up(operation, error)

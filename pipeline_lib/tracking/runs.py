@@ -27,7 +27,7 @@ from mlflow.exceptions import MlflowException
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.connection import connect, experiment_id, local_artifacts
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
-from pipeline_lib.tracking.processes import is_gone
+from pipeline_lib.tracking.processes import is_alive, is_gone
 from pipeline_lib.tracking.store import LOCK, artifact_link, traces_link
 
 TAG_RUN, TAG_SETTINGS, TAG_PART = "symposium.run", "symposium.settings", "symposium.part"
@@ -126,7 +126,19 @@ class RunRecorder:
         present = self._client.get_run(run).data.tags.get(TAG_PROCESS, "")
         if present == process or not is_running(present):
             self._client.set_terminated(run, status=status, end_time=when)
+            if status == "FINISHED" and not key.part:
+                self._end_lost(key)
         self._update_states(key, ended=process)
+
+    def _end_lost(self, key: RunKey) -> None:
+        """Mark attempts at a part as KILLED that run on no machine that is known, and that another one has finished."""
+        experiment, whole = self.ids(key)
+        below = f"tags.`{TAG_PARENT}` = '{whole}' AND attributes.status = "
+        with self._alone():
+            for lost in self._client.search_runs([experiment], f"{below}'RUNNING'"):
+                same = f"{below}'FINISHED' AND attributes.run_name = '{lost.info.run_name}'"
+                if not is_alive(lost.data.tags.get(TAG_PROCESS, "")) and self._client.search_runs([experiment], same):
+                    self._client.set_terminated(lost.info.run_id, status="KILLED")
 
     def tags(self, key: RunKey, tags: dict[str, str]) -> None:
         """Set tags."""

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import sqlite3
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -160,9 +159,3 @@ def _first(path: Path, query: str) -> object:
             raise CorruptFileError(
                 f"{path} is damaged ({error}): move it away; a new one is made, and what waits is sent to it"
             ) from error
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[2])
-    with locked(folder / LOCK):
-        make_database(sys.argv[1], folder)

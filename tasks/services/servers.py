@@ -132,7 +132,7 @@ def start_mlflow(port: int = MLFLOW_PORT) -> Server:
     # One worker is much faster on SQLite than several, and jobs are for things that are not used here.
     changes = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     if uri.startswith(SQLITE) and not has_run(Path(uri.removeprefix(SQLITE))):
-        subprocess.run([sys.executable, "-m", "pipeline_lib.tracking.store", uri, str(home)], check=True)
+        subprocess.run([sys.executable, "-m", "pipeline_lib.tracking", uri, str(home)], check=True)
     with locked(home / LOCK):  # it opens the database, and no run must make one at the same time
         server = _start("mlflow", f"http://{HOST}:{port}", arguments, changes, without=("MLFLOW_TRACKING_URI",))
         server.wait_until_healthy()

@@ -63,7 +63,9 @@ def test_a_damaged_database_is_told_with_what_to_do(home: Path) -> None:
 
 def test_a_kill_while_it_is_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    with subprocess.Popen([sys.executable, "-m", "pipeline_lib.tracking.store", uri, str(tmp_path)]) as made:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", "pipeline_lib.tracking", uri, str(tmp_path)]
+    ) as made:
         while not (tmp_path / "mlflow.new").exists() and made.poll() is None:
             time.sleep(0.01)
         made.kill()

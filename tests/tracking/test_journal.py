@@ -241,6 +241,35 @@ def test_what_the_server_refuses_is_reported_and_the_rest_goes_on(
     assert reader.curve("train seed 0", "reward") == [(1, 1.0)]
 
 
+KILLED = """
+import sys
+from pathlib import Path
+from pipeline_lib.tracking import Tracker
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", interval_s=3600)
+run = tracking.start_run("report")
+assert tracking.flush(60)
+run.artifact(Path(sys.argv[2]))
+print("put", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_of_a_report_that_was_killed_and_is_made_anew_nothing_is_said(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DVC removes its files before it is made again, and a warning told of an artifact that was not recorded."""
+    (page := tmp_path / "page.html").touch()
+    command = [sys.executable, "-c", KILLED, str(home), str(page)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "put\n"
+        process.kill()
+    page.unlink()
+    tracking = Tracker(home, "team", "brave-owl")
+    assert tracking.close(60) and not waiting(home)
+    assert not tracking.rejected() and "not recorded" not in caplog.text
+
+
 def test_neighbouring_values_of_one_run_are_sent_together() -> None:
     one, two = RunKey("e", "r", "s", "one", "one"), RunKey("e", "r", "s", "two", "two")
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from pipeline_lib.locks import locked
@@ -165,6 +166,27 @@ def test_who_waits_for_writers_on_other_machines_holds_up_nobody_here(
     recorder = RunRecorder(f"sqlite:///{home}/mlflow.db", home)
     recorder.open(RunKey("team", "brave-owl", A, "", "brave-owl"), {}, {}, own_process(), 1000)
     assert free
+
+
+def test_an_attempt_that_was_lost_with_its_machine_ends_with_the_run_that_made_the_part_anew(home: Path) -> None:
+    """With other libraries it is another run; the lost one was RUNNING for ever."""
+    recorder, here = RunRecorder(f"sqlite:///{home}/mlflow.db", home), own_process()
+    away = here.replace("/", "/1", 3)
+    parts = ("train of another machine", "train of this one", "sweep of another machine")
+    keys = {name: RunKey("team", "brave-owl", A, name, name.partition(" ")[0]) for name in parts}
+    keys = {"whole": RunKey("team", "brave-owl", A, "", "brave-owl"), **keys}
+    for name, key in keys.items():
+        recorder.open(key, {}, {}, here if name == "train of this one" else away, 1000, conducted=name == "whole")
+    recorder.open(keys["whole"], {}, {}, here, 2000, conducted=True)
+    recorder.close(keys["train of this one"], "FINISHED", here, 3000)
+
+    def states() -> list[str]:
+        client = MlflowClient(tracking_uri=f"sqlite:///{home}/mlflow.db")
+        return [client.get_run(recorder.ids(key)[1]).info.status for key in keys.values()]
+
+    assert states() == ["RUNNING", "RUNNING", "FINISHED", "RUNNING"], "it may be at work there"
+    recorder.close(keys["whole"], "FINISHED", here, 4000)
+    assert states() == ["FINISHED", "KILLED", "FINISHED", "RUNNING"], "nobody has made the sweep"
 
 
 def killed(process: subprocess.Popen[str]) -> None:
