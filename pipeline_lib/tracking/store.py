@@ -19,7 +19,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.locks import locked
 from pipeline_lib.storage import CorruptFileError
 
 log = logging.getLogger("symposium.tracking")
