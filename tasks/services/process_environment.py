@@ -7,6 +7,7 @@ promise: any effect on a Prefect, MLflow or torch that was imported before; call
 does).  It starts no server; it uses the project's server if one is running.
 """
 
+import getpass
 import json
 import os
 import sys
@@ -131,6 +132,7 @@ def prepare() -> Places:
     for name, value in values.items():
         os.environ.setdefault(name, value)
     _prefer_own_python()
+    _name_the_user()
     _reach_this_machine()
     if "PREFECT_API_URL" not in os.environ and (url := server_url("prefect")):
         os.environ["PREFECT_API_URL"] = f"{url}/api"
@@ -189,6 +191,14 @@ def _reach_this_machine() -> None:
     if names != ["*"]:  # everything, and only if it is alone
         names += [name for name in _THIS_MACHINE if name not in names]
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(names)  # libraries read the one or the other
+
+
+def _name_the_user() -> None:
+    """Give a name to a user that the system does not know, as in many containers: DVC, MLflow and torch ask for it."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = f"user-{os.getuid()}"
 
 
 def _prefer_own_python() -> None:

@@ -1,5 +1,6 @@
 """The environment that every entry point gets, seen from fresh processes."""
 
+import getpass
 import json
 import os
 import subprocess
@@ -70,6 +71,16 @@ def test_a_proxy_does_not_stand_before_servers_of_this_machine(tmp_path: Path) -
 def test_hosts_that_need_no_proxy_are_kept(tmp_path: Path, given: dict[str, str], names: str) -> None:
     shown = fresh(tmp_path, **given)
     assert shown["no_proxy"] == shown["NO_PROXY"] == names
+
+
+def test_a_user_whom_the_system_does_not_know_gets_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As with ``docker run --user 12345``: DVC ended with `uid not found`."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path))
+    environment.prepare()
+    assert getpass.getuser() == os.environ["USER"] == f"user-{os.getuid()}"
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_without_a_traceback() -> None:
