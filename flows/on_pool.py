@@ -15,6 +15,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runner.storage import GitRepository
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelling
 
 from flows.deployments import DESCRIPTIONS, asked_with, experiment
@@ -23,6 +24,7 @@ from tasks.chain.graph import ChainError
 from tasks.chain.stage_process import is_housekeeping
 from tasks.chain.workspaces import git, uncommitted
 from tasks.looks.records import RecordsError, send_to_origin
+from tasks.runtime.exit_status import server_is_gone
 from tasks.services.servers import ServerError
 
 _LOOK_S = 1.0
@@ -73,10 +75,22 @@ def run_on(place: str, parameters: Mapping[str, Any]) -> str:
     try:
         return _watched(asked.id)
     except KeyboardInterrupt:
-        with get_client(sync_client=True) as client:
-            client.set_flow_run_state(asked.id, Cancelling(), force=True)
+        _cancel(asked.id)
         print("cancelled; a run with the same settings continues it", flush=True)
         raise
+
+
+def _cancel(run: UUID) -> None:
+    """Have the worker end a run; raises ServerError if the server does not take that."""
+    try:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2}), get_client(sync_client=True) as client:
+            client.set_flow_run_state(run, Cancelling(), force=True)
+    except Exception as error:
+        if not server_is_gone(error):
+            raise
+        raise ServerError(
+            "the Prefect server does not answer, so the run is not cancelled: when it is back, cancel it on its pages"
+        ) from None
 
 
 def _watched(run: UUID) -> str:

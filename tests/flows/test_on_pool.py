@@ -5,17 +5,19 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
+from uuid import uuid4
 
 import httpx
 import pytest
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows import deployments, on_pool, worker
 from flows.worker import worker_command
 from tasks.chain.graph import ChainError
 from tasks.looks.records import LOOKS, PLANS, record
+from tasks.runtime.exit_status import explained
 from tasks.services.servers import ServerError
 from tests.flows.project import ROOT, call
 from tests.flows.toy_project import commit
@@ -73,6 +75,22 @@ def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
     told = capsys.readouterr().out
     assert len(asked) == 4 and told.count("the Prefect server does not answer") == 1, told
     assert told.count("the Prefect server answers again") == 1, told
+
+
+def test_a_run_that_cannot_be_cancelled_since_the_server_is_away_is_not_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}),
+        pytest.raises(SystemExit) as ended,
+        explained(),
+    ):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            on_pool._cancel(uuid4())
+            raise
+    assert ended.value.code == 1 and "so the run is not cancelled: when it is back" in capsys.readouterr().err
 
 
 def test_a_clock_that_becomes_wrong_under_a_worker_is_told_once(
