@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 name, out = sys.argv[1], Path(sys.argv[2])
-print(f"{name} at work, {os.environ['GOMP_SPINCOUNT']} spins", flush=True)
+print(f"{name} at work, {os.environ.get('GOMP_SPINCOUNT')} spins", flush=True)
 if Path(f"fail-{name}").exists():
     sys.exit(f"error: {name} was told to fail")
 if Path(f"refuse-{name}").exists():
