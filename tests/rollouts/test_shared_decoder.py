@@ -131,8 +131,9 @@ def test_merged_weights_can_be_saved_after_sampling(tmp_path):
 
 @pytest.mark.parametrize("intel", [True, False])  # it decides how keys lie in memory
 @pytest.mark.parametrize(("packs", "few"), [(True, 32), (False, 0), (False, 32)])
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])  # with norms of heads, and with biases
 def test_bfloat16_bases_act_as_the_trainer_sees_them(
-    intel: bool, packs: bool, few: int, monkeypatch: pytest.MonkeyPatch
+    intel: bool, packs: bool, few: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     for module in (slot_cache, kernels):
         monkeypatch.setattr(module, "on_intel", lambda: intel)
@@ -145,7 +146,7 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(
         return packed[-1]
 
     monkeypatch.setattr(shared_decoder, "packed", watched)
-    agents = team()
+    agents = team(kind)
     for agent in agents.values():
         for name, parameter in agent.model.named_parameters():
             if ".lora_" not in name:
