@@ -8,8 +8,8 @@ from typing import Any
 from pipeline_lib import storage
 from pipeline_lib.settings import Params
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
-from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, trained_folder
-from tasks.experiment.episode_files import TESTED, tested_file, write_bounds
+from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, TESTED, seeds_of, trained_folder
+from tasks.experiment.episode_files import tested_file, write_bounds
 from tasks.looks.looking import begin_look, end_look
 from tasks.runtime.stage import StageRun, run_stage
 from tasks.stages.evaluation import Evaluated, Evaluator, checkpoint_steps

@@ -18,9 +18,9 @@ from pipeline_lib.evaluation.tested_teams import cells
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, SELECTED, add_plan_and_looks, summarise_test
 from pipeline_lib.report.alarms import endings
 from pipeline_lib.settings import Params
-from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
+from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, TESTED, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute
-from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file, tested_metrics
+from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
 from tasks.experiment.result_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept

@@ -31,9 +31,9 @@ from pipeline_lib.storage import folder_digest, new_folder, read_json, write_jso
 from pipeline_lib.tracking import TrackedRun
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import slug
-from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM, training_file
+from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM, TESTED, training_file
 from tasks.experiment.check_run import check_reasons
-from tasks.experiment.episode_files import BOUNDS, TESTED, read_episodes, tested_file, tested_metrics
+from tasks.experiment.episode_files import BOUNDS, read_episodes, tested_file, tested_metrics
 from tasks.looks.records import LOOKS, RecordsError, counted_since, records
 from tasks.services.process_environment import child_environment, places
 

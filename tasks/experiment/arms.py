@@ -20,6 +20,7 @@ ARMS = (TEAM, SINGLE)
 
 PLAN_FILE = RESULTS / "plan.json"
 IDENTITIES = RESULTS / "identity"
+TESTED = RESULTS / "test"
 REPORT = Path("report")
 
 _NUMBER = re.compile("0|[1-9][0-9]*")

@@ -7,9 +7,8 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metrics, with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from tasks.experiment.arms import RESULTS, sweep_folder
+from tasks.experiment.arms import TESTED, sweep_folder
 
-TESTED = RESULTS / "test"
 BOUNDS = "reward_bounds.json"
 
 

@@ -20,8 +20,7 @@ from pipeline_lib.sandbox.image import image_id
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
-from tasks.experiment.arms import IDENTITIES, RESULTS, SINGLE, TEAM, planned_seeds, seeds_of, training_file
-from tasks.experiment.episode_files import TESTED
+from tasks.experiment.arms import IDENTITIES, RESULTS, SINGLE, TEAM, TESTED, planned_seeds, seeds_of, training_file
 from tasks.services.caches import contents, syntaxes
 
 RUNTIME = (

@@ -9,8 +9,7 @@ from pipeline_lib.evaluation.look_correction import correct_for_looks, not_count
 from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan
 from pipeline_lib.settings import Params
-from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
-from tasks.experiment.episode_files import TESTED
+from tasks.experiment.arms import ARMS, TEAM, TESTED, seeds_of, sweep_folder
 from tasks.looks.looking import MADE_OF, episodes_seen, when_and_who
 from tasks.looks.records import LOOKS, SWEEPS, RecordsError, counted_since, record, records
 

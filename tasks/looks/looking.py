@@ -14,8 +14,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.looks import Look, Sweep
 from pipeline_lib.evaluation.plan import Plan, read_plan
 from pipeline_lib.problems.splits import load_manifest
-from tasks.experiment.arms import PLAN_FILE, PROBLEMS, sweep_folder
-from tasks.experiment.episode_files import TESTED
+from tasks.experiment.arms import PLAN_FILE, PROBLEMS, TESTED, sweep_folder
 from tasks.identity.run import commit
 from tasks.looks.records import LOOKS, PLANS, SWEEPS, RecordsError, record
 
