@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
 from pipeline_lib.memory import PACKED_FROM, SMALL_MODEL, free_memory
 from pipeline_lib.policies.lora import plain_model
+from pipeline_lib.rollouts.base_weights import MATRICES, adapters_of, base_weights, linear
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
-from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
+from pipeline_lib.rollouts.decoder_weights import Weights
 from pipeline_lib.rollouts.kernels import PackedKernels, base_kernels, halves, packed, rotate_halves
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pipeline_lib.policies.policy import Policy
-
-#: The matrices of a layer: field of `Layer`, and the modules whose weights it joins.
-MATRICES = {
-    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "out": ("self_attn.o_proj",),
-    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-    "down": ("mlp.down_proj",),
-}
 
 
 def base_key(policy: Policy) -> int | None:
@@ -73,7 +66,7 @@ class SharedDecoder(FusedDecoder):
         super().__init__(plain, plain.get_input_embeddings().weight.dtype, graphs)
         self._kernels = base_kernels(self.device, self.dtype, self.shape.eps)
         self._layers = list(plain.model.layers)
-        self._base = self._weights = _lay_out(plain, self._layers, self.shape)
+        self._base = self._weights = base_weights(plain)
         self._alone = len(policies) == 1
         self._adapter_dtype = torch.float32 if self.device.type == "cpu" else self.dtype
         self._deltas: list[dict[str, _Delta]] = []
@@ -86,12 +79,12 @@ class SharedDecoder(FusedDecoder):
 
     def refresh_adapter(self, number: int, policy: Policy) -> None:
         """Copy the present weights of a policy's adapter."""
-        adapters = _adapters(policy)
+        adapters = adapters_of(plain_model(policy))
         for layer, deltas in enumerate(self._deltas):
             for matrix, delta in deltas.items():
                 column, row = int((self._column_owners[matrix] < number).sum()), 0
                 for path in MATRICES[matrix]:
-                    end = row + len(_linear(self._layers[layer], path).weight)
+                    end = row + len(linear(self._layers[layer], path).weight)
                     if adapter := adapters.get((layer, path)):
                         rank = len(adapter.reduce)
                         delta.reduce[column : column + rank].copy_(adapter.reduce.detach())
@@ -179,7 +172,7 @@ class SharedDecoder(FusedDecoder):
 
     def _make_deltas(self, policies: Sequence[Policy]) -> None:
         """Allocate the adapters' matrices, and fill them."""
-        all_adapters = [_adapters(policy) for policy in policies]
+        all_adapters = [adapters_of(plain_model(policy)) for policy in policies]
         for matrix, paths in MATRICES.items():
             owners = [
                 number
@@ -193,7 +186,7 @@ class SharedDecoder(FusedDecoder):
         for layer in self._layers:
             deltas = {}
             for matrix, columns in self._column_owners.items():
-                weights = [_linear(layer, path).weight for path in MATRICES[matrix]]
+                weights = [linear(layer, path).weight for path in MATRICES[matrix]]
                 rows = (weights[0].shape[1], sum(map(len, weights)))
                 deltas[matrix] = _Delta(
                     *(torch.zeros(len(columns), size, dtype=self._adapter_dtype, device=self.device) for size in rows)
@@ -203,81 +196,7 @@ class SharedDecoder(FusedDecoder):
             self.refresh_adapter(number, policy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Adapter:
-    """One module's adapter: ``reduce`` is ``[rank, in]``, ``expand`` ``[out, rank]``."""
-
-    reduce: Tensor
-    expand: Tensor
-    scale: float
-
-
-def _adapters(policy: Policy) -> dict[tuple[int, str], _Adapter]:
-    """Return a policy's adapters by number of the layer and path of the module."""
-    found = {}
-    for number, layer in enumerate(plain_model(policy).model.layers):
-        for path in (path for paths in MATRICES.values() for path in paths):
-            module: Any = layer.get_submodule(path)
-            for name in getattr(module, "active_adapters", ()):
-                found[number, path] = _Adapter(
-                    module.lora_A[name].weight, module.lora_B[name].weight, module.scaling[name]
-                )
-    return found
-
-
-def _linear(layer: Any, path: str) -> Any:
-    module = layer.get_submodule(path)
-    return getattr(module, "base_layer", module)
-
-
-def _lay_out(plain: Any, layers: Sequence[Any], shape: Shape) -> Weights:
-    """Return the base's weights for decoding; the matrices of the model become parts of these."""
-
-    def heads_norm(layer: Any) -> Tensor | None:
-        if not hasattr(layer.self_attn, "q_norm"):
-            return None
-        query, key = layer.self_attn.q_norm.weight, layer.self_attn.k_norm.weight
-        return torch.stack([query.detach()] * shape.heads + [key.detach()] * shape.kv_heads)
-
-    def lay_out(layer: Any) -> Layer:
-        joined: dict[str, Any] = {}
-        for matrix, paths in MATRICES.items():
-            modules = [_linear(layer, path) for path in paths]
-            joined[matrix] = _join([module.weight for module in modules])
-            biases = [module.bias for module in modules]
-            joined[f"{matrix}_bias"] = None if biases[0] is None else _join(biases)
-        return Layer(
-            attention_norm=layer.input_layernorm.weight.detach(),
-            heads_norm=heads_norm(layer),
-            mlp_norm=layer.post_attention_layernorm.weight.detach(),
-            **joined,
-        )
-
-    return Weights(
-        embedding=plain.get_input_embeddings().weight.detach(),
-        layers=tuple(lay_out(layer) for layer in layers),
-        norm=plain.model.norm.weight.detach(),
-        head=plain.get_output_embeddings().weight.detach(),
-    )
-
-
 def _pack(base: Weights) -> Weights:
     """Return the same weights with packed matrices (`kernels.packed`)."""
     layers = tuple(replace(layer, **{name: packed(getattr(layer, name)) for name in MATRICES}) for layer in base.layers)
     return replace(base, layers=layers, head=packed(base.head))
-
-
-def _join(parts: Sequence[Any]) -> Tensor:
-    """Return parameters one below the other as one tensor, of which they are views from now on."""
-    storage, start, place = parts[0].untyped_storage().data_ptr(), parts[0].storage_offset(), 0
-    joined = True
-    for part in parts:
-        joined &= part.untyped_storage().data_ptr() == storage and part.storage_offset() == start + place
-        place += part.numel()
-    if joined:  # by an earlier engine
-        rows = sum(map(len, parts))
-        return parts[0].detach().as_strided((rows, *parts[0].shape[1:]), parts[0].stride(), start)
-    whole = torch.cat([part.detach() for part in parts])
-    for part, piece in zip(parts, whole.split([len(part) for part in parts]), strict=True):
-        part.data = piece
-    return whole

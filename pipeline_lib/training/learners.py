@@ -10,6 +10,7 @@ import torch
 from pipeline_lib.memory import PASS_TOKENS
 from pipeline_lib.policies.trained_model import bound_memory, is_large_here, without_dropout
 from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.training.fused_layers import fused_layers
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch
@@ -50,9 +51,11 @@ def make_learners(
         without_dropout(policy.model)
         bound_memory(policy.model)
         scorer = TokenScorer(policy.model, sampling.of(policy.name))
-        sharded = None
+        sharded, layers = None, None
         if settings.weights == "sharded" and processes.world > 1:
             sharded = ShardedCopy(policy, scorer, processes)
+        else:
+            layers = scorer.layers = fused_layers(policy)
         own = scorer if sharded is None else sharded.scorer
         learner = Learner(
             policy=policy,
@@ -64,6 +67,7 @@ def make_learners(
             reference=_reference(policy, base, own, sampling.of(policy.name)) if settings.loss.kl > 0 else None,
             compute=compute or next((p.dtype for p in policy.model.parameters() if not p.requires_grad), torch.float32),
             sharded=sharded,
+            layers=layers,
             processes=processes,
         )
         learners.append(learner)

@@ -25,6 +25,8 @@ from pipeline_lib.training.tree_attention import NAME, Block, attend_to_blocks, 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from pipeline_lib.training.fused_layers import FusedLayers
+
 
 class TokenScorer(nn.Module):
     """A causal language model that returns log-probabilities of given tokens instead of logits.
@@ -36,10 +38,12 @@ class TokenScorer(nn.Module):
     Attributes:
         split: the output layer is applied separately.
         shares: packs may branch.
+        layers: computes the decoder in place of the model, where there is one.
     """
 
     def __init__(self, model: PreTrainedModel, sampling: Sampling) -> None:
         super().__init__()
+        self.layers: FusedLayers | None = None
         self.model = model
         self.sampling = sampling
         attend_to_blocks(_causal(model))
@@ -58,9 +62,12 @@ class TokenScorer(nn.Module):
         """
         causal = _causal(self.model)
         inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible, batch.blocks)
-        if self.split:
+        if self.split and self.layers is not None and self.layers.usable:
+            hidden = self.layers(batch.input_ids, batch.position_ids, batch.blocks)
+        elif self.split:
             decoder = getattr(causal, causal.base_model_prefix)
             hidden = decoder(**inputs).last_hidden_state
+        if self.split:
             head = cast(nn.Module, causal.get_output_embeddings())
             vocabulary = int(cast(torch.Tensor, head.weight).shape[0])
         else:

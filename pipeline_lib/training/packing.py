@@ -38,7 +38,7 @@ class MicroBatch:
     #: Shape (rows, length, length), bool, whether a node (row) sees another (column); None where every row is a single
     #: sequence and plain causal attention does the same.
     visible: torch.Tensor | None
-    blocks: tuple[Block, ...] | None  #: the same by stretches of tokens, for `tree_attention`; None with ``visible``
+    blocks: tuple[Block, ...]  #: the same by stretches of tokens
     #: Shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
     positions: torch.Tensor
     targets: torch.Tensor  #: shape (edges,), int64, the token it leads to
@@ -181,10 +181,10 @@ def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
     packs = [pack for *_, pack in placed]
     input_ids = np.full((len(rows), length), PADDING, dtype=np.int64)
     position_ids = np.zeros((len(rows), length), dtype=np.int64)
-    visible, blocks = None, None
+    visible = None
+    blocks = tuple(block for row, first, pack in placed for block in blocks_of(row, first, pack.runs))
     if len(packs) > len(rows) or any(len(pack.runs) > 1 for pack in packs):
         visible = np.repeat(np.eye(length, dtype=bool)[None], len(rows), axis=0)  # padding sees itself
-        blocks = tuple(block for row, first, pack in placed for block in blocks_of(row, first, pack.runs))
     positions: list[Ints] = []
     edges: list[Ints] = []
     known = 0

@@ -136,7 +136,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], 
     for block in blocks:
         own, seen = _queries(query, block, share), _seen(key, block).transpose(1, 2)
         scores = torch.baddbmm(own.new_zeros(1, 1, 1), own, seen, beta=0, alpha=scale)
-        hidden = _later(block.end - block.first)
+        hidden = later(block.end - block.first)
         scores.unflatten(1, (share, -1))[..., block.first - block.end :].masked_fill_(hidden, float("-inf"))
         weights = scores.softmax(-1)
         _put(mixed, block, torch.bmm(weights, _seen(value, block)), share)
@@ -145,7 +145,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], 
 
 
 @lru_cache(maxsize=BLOCK)
-def _later(size: int) -> Tensor:
+def later(size: int) -> Tensor:
     """Return ``[size, size]``: whether a token (column) comes after another (row)."""
     return torch.ones(size, size, dtype=torch.bool).triu_(1)
 

@@ -25,6 +25,7 @@ from pipeline_lib.training.parallel import ALONE, Processes
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.train import LossSettings
+    from pipeline_lib.training.fused_layers import FusedLayers
     from pipeline_lib.training.parallel import ShardedCopy
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Learner:
     reference: Scorer | None = None  #: the base policy's scorer for the KL term, or None
     compute: torch.dtype = torch.float32  #: dtype of the forward pass (autocast if it is not float32)
     sharded: ShardedCopy | None = None  #: the sharded copy that is trained, if weights are sharded over processes
+    layers: FusedLayers | None = None  #: what computes the model's layers, if transformers does not
     processes: Processes = ALONE  #: the processes that train together
 
     @property
@@ -120,6 +122,8 @@ def update_policy(
         if learner.sharded is None:
             learner.processes.sum(learner.optimiser.gradients())
         report.norms.append(learner.optimiser.step(rate))
+    if learner.layers is not None:
+        learner.layers.free()
     if learner.sharded is not None:
         learner.sharded.copy_back()
     whole = UpdateReport(norms=report.norms)

@@ -1,0 +1,631 @@
+"""The layers of a Llama-family model below adapters, forward and backward, with buffers that are used again.
+
+The base is frozen, so the backward pass needs the gradients of hidden states and of adapters only.  A graph of
+gradients would make new tensors of megabytes in every operation, and on a CPU new memory takes longer than most of
+these operations; gradient checkpointing would run all of it twice.  Here one function computes all layers, and another
+one their gradients, with the matrices as the decoder joins them.  It keeps what is costly to compute again, up to a
+bound; norms and activations are computed again, and so are whole layers beyond the bound.
+
+Sums are float32 where torch's own backward pass has them in the type of the base: the gradient of the residual stream,
+and those of keys and values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pipeline_lib.memory import KEPT_PRODUCTS, give_back_memory
+from pipeline_lib.policies.adapted_linear import AdaptedLinear
+from pipeline_lib.policies.lora import plain_model
+from pipeline_lib.policies.trained_model import is_large_here
+from pipeline_lib.rollouts.base_weights import MATRICES, Adapter, adapters_of, base_weights, linear
+from pipeline_lib.rollouts.decoder_weights import Shape, Weights, unsupported
+from pipeline_lib.training.tree_attention import Block, later
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+
+#: Tokens are padded to a multiple of this number, since oneDNN compiles kernels for each number.
+TOKENS = 32
+#: Parts of a buffer begin at multiples of so many numbers.
+ALIGNED = 32
+
+
+def fused_layers(policy: Policy) -> FusedLayers | None:
+    """Return the layers of a policy's model; None where they are computed as transformers does.
+
+    That is on a GPU, for small models, for models of other architectures or with norms of heads (Qwen3), and where more
+    than adapters is trained.
+    """
+    plain = plain_model(policy)
+    frozen = all(not p.requires_grad for name, p in plain.named_parameters() if ".lora_" not in name)
+    if not frozen or not is_large_here(policy.model) or unsupported(plain) is not None:
+        return None
+    if any(hasattr(layer.self_attn, "q_norm") for layer in plain.model.layers):
+        return None
+    adapted = [module for layer in plain.model.layers for module in layer.modules() if hasattr(module, "lora_A")]
+    if any(not isinstance(module, AdaptedLinear) or len(module.active_adapters) != 1 for module in adapted):
+        return None
+    checkpoints = bool(getattr(policy.model, "is_gradient_checkpointing", False))
+    return FusedLayers(plain, KEPT_PRODUCTS if checkpoints else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The adapters of one matrix: ``reduce`` is ``[columns, in]``, ``expand`` ``[columns, out]``, scaled.
+
+    ``scales`` is ``[columns, 1]`` float32.
+    """
+
+    reduce: Tensor
+    expand: Tensor
+    scales: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Where an adapter lies in `_Joined`: its rows of ``reduce``, and its columns of ``expand``."""
+
+    adapter: Adapter
+    rows: slice
+    columns: slice
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The tokens of a block, ``first`` up to ``end``, and what they see, the block itself at the end."""
+
+    first: int
+    end: int
+    seen: tuple[tuple[int, int], ...]
+
+    @property
+    def width(self) -> int:
+        """Return how many tokens are seen."""
+        return sum(end - first for first, end in self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the backward pass of a layer needs; by tokens, unless another shape stands here."""
+
+    heads: Tensor  #: ``[heads + 2 kv heads, tokens, size]``: queries (turned and scaled), keys (turned), values
+    weights: list[Tensor]  #: of attention, by stretch ``[kv heads, share * stretch, seen]``
+    mixed: Tensor  #: attention's result
+    middle: Tensor  #: hidden states between attention and MLP
+    mlp: Tensor  #: products with gate and up, side by side
+    reduced: dict[str, Tensor]  #: by matrix, products with its adapters' ``reduce``
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the attention of a stretch is computed: views of buffers, made once for all layers."""
+
+    seen: tuple[tuple[int, int], ...]  #: as in `_Stretch`
+    scores: Tensor  #: ``[kv heads, share * stretch, seen]``
+    later: tuple[Tensor, Tensor]  #: of scores, those of the block itself, and which of them are of later tokens
+    part: Tensor  #: ``[kv heads, share * stretch, size]``
+    by_head: Tensor  #: the same as ``[kv heads, share, stretch, size]``
+    of_mixed: Tensor  #: gradient of attention's result, like ``by_head``
+    of_queries: Tensor  #: gradient of the queries, like ``by_head``, float32
+    of_seen: Tensor  #: ``[2 (keys, values), kv heads, seen, size]``
+    sums: list[tuple[Tensor, Tensor]]  #: gradients of all keys and values, float32, and what is added to them
+
+
+@dataclass(slots=True)
+class _Run:
+    """One forward pass, until its gradient is computed."""
+
+    stretches: list[_Stretch]
+    sizes: list[int]  #: of stretches, and of the padding behind each, one after the other
+    turns: tuple[Tensor, Tensor]  #: cosines and sines, float32 ``[tokens, half of size]``
+    joined: list[dict[str, _Joined]]  #: by layer, by matrix
+    hidden: Tensor  #: ``[layers, tokens, width]``: what went into each layer
+    kept: list[_Kept]  #: of the first layers
+    space: Tensor | None  #: where all of this lies
+    places: list[_Place]
+
+
+class FusedLayers:
+    """All layers of one model; their matrices are joined, and the model holds views of them."""
+
+    def __init__(self, plain: Any, most: int | None) -> None:
+        """Join the matrices.
+
+        Args:
+            plain: the model below the adapter's wrapper.
+            most: bytes that may be kept of all layers, beyond what goes into each; None: as many as there are.
+        """
+        self._shape = Shape.of(plain.config)
+        self._most = most
+        self._weights: Weights = base_weights(plain)
+        self._rotary: Any = plain.model.rotary_emb
+        self._norm: nn.Module = plain.model.norm
+        self._adapted: list[AdaptedLinear] = [m for m in plain.model.layers.modules() if isinstance(m, AdaptedLinear)]
+        adapters = adapters_of(plain)
+        self._parts = [
+            {matrix: _parts(layer, number, paths, adapters) for matrix, paths in MATRICES.items()}
+            for number, layer in enumerate(plain.model.layers)
+        ]
+        self._parameters = [
+            weight
+            for part in itertools.chain.from_iterable(parts for layer in self._parts for parts in layer.values())
+            for weight in (part.adapter.reduce, part.adapter.expand)
+        ]
+        self._joined: list[dict[str, _Joined]] = []
+        self._versions: list[int] = []  # of the parameters when they were joined
+        self._space: Tensor | None = None
+        self._buffers: dict[str, Tensor] = {}
+        self._views: dict[tuple[Any, ...], Tensor] = {}  # of buffers, by name and shape
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the adapters count now, and computation is in the type of the base."""
+        kind = self._weights.embedding.dtype
+        cast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else kind
+        return cast == kind and not any(module.disable_adapters or module.merged for module in self._adapted)
+
+    def __call__(self, ids: Tensor, places: Tensor, blocks: Sequence[Block]) -> Tensor:
+        """Return the hidden states behind the last norm, ``[rows, tokens, width]``.
+
+        Args:
+            ids: ``[rows, tokens]`` int64.
+            places: ``[rows, tokens]``, of each token in its own sequence.
+            blocks: what each token sees; tokens of no block (padding) see nothing.
+        """
+        more = (0, -ids.numel() % TOKENS)
+        embedded = functional.embedding(functional.pad(ids.flatten(), more), self._weights.embedding)
+        angles = functional.pad(places.flatten(), more)[:, None].float() * self._rotary.inv_freq.float()
+        turns = angles.cos() * self._rotary.attention_scaling, angles.sin() * self._rotary.attention_scaling
+        found: Tensor = _Function.apply(
+            self, embedded, turns, _stretches(blocks, ids.shape[1]), torch.is_grad_enabled(), *self._parameters
+        )
+        normed: Tensor = self._norm(found[: ids.numel()])
+        return normed.view(*ids.shape, -1)
+
+    def free(self) -> None:
+        """Give back all buffers."""
+        self._space = None
+        self._joined, self._versions = [], []
+        self._buffers.clear()
+        self._views.clear()
+
+    def forward(
+        self, embedded: Tensor, turns: tuple[Tensor, Tensor], stretches: list[_Stretch], keep: bool
+    ) -> tuple[Tensor, _Run]:
+        """Return the result of the last layer, ``[tokens, width]``, and what `backward` needs (if ``keep``)."""
+        run = self._prepare(embedded, turns, stretches, self._present(), keep)
+        out = torch.empty_like(embedded)
+        for number in range(self._shape.depth):
+            hidden = run.hidden[number if keep else 0]
+            last = number + 1 == self._shape.depth
+            target = out if last else run.hidden[number + 1 if keep else 0]
+            self._layer(number, hidden, run, target)
+        return out, run
+
+    def backward(self, run: _Run, gradient: Tensor) -> list[Tensor]:
+        """Return the gradients of the adapters' weights, in the order of the parameters."""
+        if run.space is None:
+            raise RuntimeError("the gradient of these layers was computed before, and nothing is kept of them")
+        found: list[list[Tensor]] = []
+        total = self._buffer("gradient", gradient.shape, torch.float32).copy_(gradient)
+        for number in reversed(range(self._shape.depth)):
+            hidden = run.hidden[number]
+            if number >= len(run.kept):
+                self._layer(number, hidden, run, None)
+            found.append(self._layer_back(number, hidden, run, total))
+        self._space, run.space = run.space, None
+        return [tensor for layer in reversed(found) for tensor in layer]
+
+    def _present(self) -> list[dict[str, _Joined]]:
+        """Return the present adapters side by side, by layer and by matrix."""
+        versions = [parameter._version for parameter in self._parameters]
+        if versions != self._versions:
+            self._joined = [
+                {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
+                for layer, weights in zip(self._parts, self._weights.layers, strict=True)
+            ]
+            self._versions = versions
+        return self._joined
+
+    def _layer(self, number: int, hidden: Tensor, run: _Run, out: Tensor | None) -> None:
+        """Compute one layer; without ``out`` only what its backward pass needs."""
+        layer, joined, kept = self._weights.layers[number], run.joined[number], self._kept(number, run)
+        states = self._buffer("states", (len(hidden), len(layer.qkv)), hidden.dtype)
+        self._product(
+            "qkv", self._normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias, joined, kept, states
+        )
+        self._turn(states, run.turns, kept.heads)
+        self._attend(run, kept)
+        kept.middle.copy_(hidden)
+        self._product("out", kept.mixed, layer.out, layer.out_bias, joined, kept, kept.middle, add=True)
+        normed = self._normed(kept.middle, layer.mlp_norm)
+        self._product("gate_up", normed, layer.gate_up, layer.gate_up_bias, joined, kept, kept.mlp)
+        inner = self._inner(kept.mlp)
+        if out is not None:
+            out.copy_(kept.middle)
+            self._product("down", inner, layer.down, layer.down_bias, joined, kept, out, add=True)
+        elif "down" in joined:
+            torch.mm(inner, joined["down"].reduce.t(), out=kept.reduced["down"])
+
+    def _layer_back(self, number: int, hidden: Tensor, run: _Run, total: Tensor) -> list[Tensor]:
+        """Replace the gradient of a layer's result by that of ``hidden``; return those of the adapters' weights."""
+        layer, kept = self._weights.layers[number], self._kept(number, run)
+        found: dict[str, list[Tensor]] = {}
+
+        def back(matrix: str, weight: Tensor, given: Tensor, x: Tensor) -> Tensor:
+            of_x = self._buffer("of " + matrix, x.shape, x.dtype)
+            found[matrix] = self._product_back(number, matrix, weight, given, x, run, kept, of_x)
+            return of_x
+
+        given = self._buffer("given", hidden.shape, hidden.dtype).copy_(total)
+        of_inner = back("down", layer.down, given, self._inner(kept.mlp))
+        of_mlp = self._inner_back(kept.mlp, of_inner)
+        of_normed = back("gate_up", layer.gate_up, of_mlp, self._normed(kept.middle, layer.mlp_norm))
+        self._add_norm_back(kept.middle, layer.mlp_norm, of_normed, total)
+        given.copy_(total)
+        back("out", layer.out, given, kept.mixed)
+        of_heads = self._attend_back(run, kept)
+        of_states = self._turn_back(of_heads, run.turns)
+        of_normed = back("qkv", layer.qkv, of_states, self._normed(hidden, layer.attention_norm))
+        self._add_norm_back(hidden, layer.attention_norm, of_normed, total)
+        return [tensor for matrix in MATRICES for tensor in found[matrix]]
+
+    def _product(
+        self,
+        matrix: str,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        joined: dict[str, _Joined],
+        kept: _Kept,
+        out: Tensor,
+        add: bool = False,
+    ) -> None:
+        """Write ``W x + b + scale B A x`` to ``out``, or add it."""
+        if add:
+            out.addmm_(x, weight.t())
+        else:
+            torch.mm(x, weight.t(), out=out)
+        if bias is not None:
+            out.add_(bias)
+        if matrix in joined:
+            reduced = torch.mm(x, joined[matrix].reduce.t(), out=kept.reduced[matrix])
+            out.addmm_(reduced, joined[matrix].expand)
+
+    def _product_back(
+        self, number: int, matrix: str, weight: Tensor, given: Tensor, x: Tensor, run: _Run, kept: _Kept, out: Tensor
+    ) -> list[Tensor]:
+        """Write the gradient of ``x`` to ``out``; return those of the adapters."""
+        torch.mm(given, weight, out=out)
+        joined = run.joined[number].get(matrix)
+        if joined is None:
+            return []
+        columns = self._buffer("columns of " + matrix, (len(given), len(joined.reduce)), given.dtype)
+        through = torch.mm(given, joined.expand.t(), out=columns)
+        out.addmm_(through, joined.reduce)
+        of_reduce = (through.t() @ x).float()
+        of_expand = (kept.reduced[matrix].t() @ given) * joined.scales
+        return [
+            gradient
+            for part in self._parts[number][matrix]
+            for gradient in (of_reduce[part.rows], of_expand[part.rows, part.columns].t())
+        ]
+
+    def _normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Return ``x`` divided by its root mean square (arXiv 1910.07467), times ``weight``."""
+        numbers, factor = self._factor(x)
+        numbers.mul_(factor).mul_(weight)
+        return self._buffer("normed", x.shape, x.dtype).copy_(numbers)
+
+    def _factor(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``x`` as float32, and what it is divided by, inverted, ``[tokens, 1]``."""
+        numbers = self._buffer("numbers", x.shape, torch.float32).copy_(x)
+        length = torch.linalg.vector_norm(numbers, dim=-1, keepdim=True)
+        return numbers, length.square_().div_(x.shape[-1]).add_(self._shape.eps).rsqrt_()
+
+    def _add_norm_back(self, x: Tensor, weight: Tensor | None, given: Tensor, total: Tensor) -> None:
+        """Add the gradient of ``x`` below its norm to ``total``.
+
+        With y = r x w and r = (mean(x^2) + eps)^-1/2: dx = r w dy - x r^3 mean(x w dy).
+        """
+        numbers, factor = self._factor(x)
+        weighted = self._buffer("weighted", x.shape, torch.float32).copy_(given).mul_(weight)
+        product = torch.mul(numbers, weighted, out=self._buffer("product", x.shape, torch.float32))
+        mean = product.mean(-1, keepdim=True)
+        total.addcmul_(weighted, factor).addcmul_(numbers, mean.mul_(factor.pow(3)), value=-1)
+
+    def _inner(self, mlp: Tensor) -> Tensor:
+        """Return ``silu(gate) up``; `_inner_back` uses ``silu(gate)`` again."""
+        gate, up = mlp.chunk(2, -1)
+        opened = torch.ops.aten.silu.out(gate, out=self._buffer("opened", gate.shape, gate.dtype))
+        return torch.mul(opened, up, out=self._buffer("inner", gate.shape, gate.dtype))
+
+    def _inner_back(self, mlp: Tensor, given: Tensor) -> Tensor:
+        """Return the gradients of gate and up, side by side, after `_inner` of the same."""
+        gate, up = mlp.chunk(2, -1)
+        found = self._buffer("of mlp", mlp.shape, mlp.dtype)
+        of_gate, of_up = found.chunk(2, -1)
+        torch.mul(given, self._buffer("opened", gate.shape, gate.dtype), out=of_up)
+        torch.ops.aten.silu_backward.grad_input(given.mul_(up), gate, grad_input=of_gate)
+        return found
+
+    def _turn(self, states: Tensor, turns: tuple[Tensor, Tensor], heads: Tensor) -> None:
+        """Divide ``states`` into heads, by rotary position embeddings (arXiv 2104.09864) and the scale of attention."""
+        by_head = states.view(len(states), -1, self._shape.head_size).transpose(0, 1)
+        rotated = self._shape.heads + self._shape.kv_heads
+        numbers = self._buffer("heads", (rotated, *by_head.shape[1:]), torch.float32).copy_(by_head[:rotated])
+        turned = self._rotate(numbers, turns[0], turns[1])
+        turned[: self._shape.heads].mul_(self._scale)
+        heads[:rotated].copy_(turned)
+        heads[rotated:].copy_(by_head[rotated:])
+
+    def _turn_back(self, of_heads: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the gradient of the states, ``[tokens, heads * size]``."""
+        rotated = self._shape.heads + self._shape.kv_heads
+        states = self._buffer("of states", (of_heads.shape[1], of_heads.shape[0] * of_heads.shape[2]), self._kind)
+        by_head = states.view(len(states), -1, self._shape.head_size).transpose(0, 1)
+        of_heads[: self._shape.heads].mul_(self._scale)
+        by_head[:rotated].copy_(self._rotate(of_heads[:rotated], turns[0], -turns[1]))
+        by_head[rotated:].copy_(of_heads[rotated:])
+        return states
+
+    def _rotate(self, numbers: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+        """Turn number i and number i + size / 2 of the last dimension into each other (Llama's layout)."""
+        half = numbers.shape[-1] // 2
+        turned = self._buffer("turned", numbers.shape, torch.float32)
+        first, second = numbers[..., :half], numbers[..., half:]
+        torch.mul(first, cosines, out=turned[..., :half]).addcmul_(second, sines, value=-1)
+        torch.mul(second, cosines, out=turned[..., half:]).addcmul_(first, sines)
+        return turned
+
+    def _attend(self, run: _Run, kept: _Kept) -> None:
+        """Compute attention over what each token sees."""
+        queries, seen = self._split(kept.heads)
+        kept.mixed.zero_()  # padding sees nothing
+        asked = queries.split(run.sizes, 2)[::2]
+        mixed = self._by_head(kept.mixed).split(run.sizes, 2)[::2]
+        for place, weights, query, result in zip(run.places, kept.weights, asked, mixed, strict=True):
+            keys, values = _of(seen, place.seen)
+            torch.bmm(query.flatten(1, 2), keys.transpose(1, 2), out=place.scores)
+            place.later[0].masked_fill_(place.later[1], float("-inf"))
+            torch.softmax(place.scores, -1, out=weights)
+            torch.bmm(weights, values, out=place.part)
+            result.copy_(place.by_head)
+
+    def _attend_back(self, run: _Run, kept: _Kept) -> Tensor:
+        """Return the gradients of queries, keys and values, in float32, as `_Kept.heads` has them."""
+        queries, seen = self._split(kept.heads)
+        found = self._buffer("of heads", kept.heads.shape, torch.float32).zero_()
+        asked = queries.split(run.sizes, 2)[::2]
+        for place, weights, query in zip(run.places, kept.weights, asked, strict=True):
+            keys, values = _of(seen, place.seen)
+            given = place.of_mixed.flatten(1, 2)
+            torch.bmm(weights.transpose(1, 2), given, out=place.of_seen[1])
+            torch.bmm(given, values.transpose(1, 2), out=place.scores)
+            of_scores = torch._softmax_backward_data(place.scores, weights, -1, weights.dtype)
+            torch.bmm(of_scores, keys, out=place.part)
+            place.of_queries.copy_(place.by_head)
+            torch.bmm(of_scores.transpose(1, 2), query.flatten(1, 2), out=place.of_seen[0])
+            for total, part in place.sums:
+                total.add_(part)
+        return found
+
+    def _split(self, heads: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries, ``[kv heads, share, tokens, size]``, and ``[2 (keys, values), kv heads, tokens, size]``."""
+        queries, others = heads.split([self._shape.heads, 2 * self._shape.kv_heads])
+        return queries.unflatten(0, (self._shape.kv_heads, -1)), others.unflatten(0, (2, -1))
+
+    def _by_head(self, mixed: Tensor) -> Tensor:
+        """Return ``[kv heads, share, tokens, size]`` of ``[tokens, heads * size]``."""
+        return mixed.view(len(mixed), self._shape.kv_heads, -1, self._shape.head_size).permute(1, 2, 0, 3)
+
+    @property
+    def _kind(self) -> torch.dtype:
+        return self._weights.embedding.dtype
+
+    @property
+    def _scale(self) -> float:
+        return float(self._shape.head_size**-0.5)
+
+    def _buffer(self, name: str, shape: Sequence[int], kind: torch.dtype) -> Tensor:
+        """Return the buffer of a name, with any content."""
+        view = self._views.get((name, *shape))
+        if view is None:
+            known, count = self._buffers.get(name), math.prod(shape)
+            if known is None or len(known) < count:
+                known = self._buffers[name] = torch.empty(count, dtype=kind)
+                self._views.clear()
+            view = self._views[name, *shape] = known[:count].view(shape)
+        return view
+
+    def _prepare(
+        self,
+        embedded: Tensor,
+        turns: tuple[Tensor, Tensor],
+        stretches: list[_Stretch],
+        joined: list[dict[str, _Joined]],
+        keep: bool,
+    ) -> _Run:
+        """Return a pass that has the embeddings in, with space for what it keeps."""
+        depth = self._shape.depth if keep else 1
+        shapes = self._shapes(len(embedded), stretches, joined[0])
+        each = sum(map(_aligned, shapes))
+        room = self._shape.depth if self._most is None else self._most // (each * embedded.element_size())
+        room = min(room, depth) if keep else 0
+        first = depth * _aligned(embedded.shape)
+        space = self._space
+        self._space = None
+        if space is None or len(space) < first + room * each:
+            del space
+            give_back_memory()  # what sampling left in gaps has no room for this
+            space = torch.empty(first + room * each, dtype=embedded.dtype)
+        hidden = space[: depth * embedded.numel()].view(depth, *embedded.shape)
+        hidden[0].copy_(embedded)
+        kept = [self._named(_views(space[first + n * each :], shapes), stretches, joined[0]) for n in range(room)]
+        if not keep:
+            self._space = space
+        sizes = [size for one, end in zip(stretches, _ends(stretches, len(embedded)), strict=True)
+                 for size in (one.end - one.first, end - one.end)]  # fmt: skip
+        places = self._places(stretches, sizes, len(embedded))
+        return _Run(stretches, sizes, turns, joined, hidden, kept, space if keep else None, places)
+
+    def _places(self, stretches: Sequence[_Stretch], sizes: Sequence[int], tokens: int) -> list[_Place]:
+        """Return where attention is computed."""
+        shape, kind = self._shape, self._kind
+        kv, share = shape.kv_heads, shape.heads // shape.kv_heads
+        size = shape.head_size
+        rows = [share * (one.end - one.first) for one in stretches]
+        self._buffer("scores", (kv * max(n * one.width for n, one in zip(rows, stretches, strict=True)),), kind)
+        self._buffer("part", (kv * max(rows) * size,), kind)
+        self._buffer("of seen", (2 * kv * max(one.width for one in stretches) * size,), kind)
+        found = self._buffer("of heads", (shape.heads + 2 * kv, tokens, size), torch.float32)
+        queries, seen = self._split(found)
+        of_mixed = self._by_head(self._buffer("of out", (tokens, shape.heads * size), kind)).split(list(sizes), 2)[::2]
+        places = []
+        for stretch, mixed, query in zip(stretches, of_mixed, queries.split(list(sizes), 2)[::2], strict=True):
+            count = stretch.end - stretch.first
+            scores = self._buffer("scores", (kv, share * count, stretch.width), kind)
+            part = self._buffer("part", (kv, share * count, size), kind)
+            of_seen = self._buffer("of seen", (2, kv, stretch.width, size), kind)
+            own = scores.unflatten(1, (share, count))[..., stretch.width - count :]
+            pieces = of_seen.split([end - first for first, end in stretch.seen], 2)
+            sums = [(seen[:, :, first:end], one) for (first, end), one in zip(stretch.seen, pieces, strict=True)]
+            places.append(
+                _Place(
+                    stretch.seen,
+                    scores,
+                    (own, later(count)),
+                    part,
+                    part.unflatten(1, (share, count)),
+                    mixed,
+                    query,
+                    of_seen,
+                    sums,
+                )
+            )
+        return places
+
+    def _kept(self, number: int, run: _Run) -> _Kept:
+        """Return where a layer keeps what its backward pass needs."""
+        if number < len(run.kept):
+            return run.kept[number]
+        shapes = self._shapes(run.hidden.shape[1], run.stretches, run.joined[0])
+        buffer = self._buffer("kept", (sum(map(_aligned, shapes)),), self._kind)
+        return self._named(_views(buffer, shapes), run.stretches, run.joined[0])
+
+    def _shapes(self, tokens: int, stretches: Sequence[_Stretch], joined: dict[str, _Joined]) -> list[tuple[int, ...]]:
+        """Return the shapes of what a layer keeps, in the order of `_named`."""
+        shape, layer = self._shape, self._weights.layers[0]
+        share = shape.heads // shape.kv_heads
+        return [
+            (shape.heads + 2 * shape.kv_heads, tokens, shape.head_size),
+            (tokens, shape.heads * shape.head_size),
+            (tokens, shape.width),
+            (tokens, len(layer.gate_up)),
+            *((shape.kv_heads, share * (one.end - one.first), one.width) for one in stretches),
+            *((tokens, len(adapters.reduce)) for adapters in joined.values()),
+        ]
+
+    def _named(self, views: Iterator[Tensor], stretches: Sequence[_Stretch], joined: dict[str, _Joined]) -> _Kept:
+        heads, mixed, middle, mlp = itertools.islice(views, 4)
+        weights = list(itertools.islice(views, len(stretches)))
+        return _Kept(heads, weights, mixed, middle, mlp, dict(zip(joined, views, strict=True)))
+
+
+class _Function(torch.autograd.Function):
+    """All layers as one operation of torch."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        layers: FusedLayers,
+        embedded: Tensor,
+        turns: tuple[Tensor, Tensor],
+        stretches: list[_Stretch],
+        keep: bool,
+        *weights: Tensor,
+    ) -> Tensor:
+        """Return the hidden states behind the last layer; ``weights`` are those whose gradient is asked for."""
+        with torch.autocast("cpu", enabled=False):
+            out, run = layers.forward(embedded, turns, stretches, keep)
+        ctx.layers, ctx.run = layers, run
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the weights."""
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            return (None, None, None, None, None, *ctx.layers.backward(ctx.run, gradient))
+
+
+def _parts(
+    layer: nn.Module, number: int, paths: Sequence[str], adapters: dict[tuple[int, str], Adapter]
+) -> list[_Part]:
+    """Return where the adapters of a matrix lie."""
+    found, row, column = [], 0, 0
+    for path in paths:
+        end = column + len(linear(layer, path).weight)
+        if adapter := adapters.get((number, path)):
+            rank = len(adapter.reduce)
+            found.append(_Part(adapter, slice(row, row + rank), slice(column, end)))
+            row += rank
+        column = end
+    return found
+
+
+def _joined(parts: Sequence[_Part], weight: Tensor) -> _Joined:
+    """Return the present weights of a matrix's adapters side by side."""
+    reduce = torch.cat([part.adapter.reduce for part in parts]).to(weight.dtype)
+    expand = torch.zeros(len(reduce), len(weight), dtype=weight.dtype)
+    for part in parts:
+        expand[part.rows, part.columns] = part.adapter.expand.t() * part.adapter.scale
+    scales = [part.adapter.scale for part in parts for _ in part.adapter.reduce]
+    return _Joined(reduce, expand, torch.tensor(scales)[:, None])
+
+
+def _stretches(blocks: Iterable[Block], length: int) -> list[_Stretch]:
+    """Return blocks with places in the flattened rows; neighbours among what they see are one."""
+    found = []
+    for block in blocks:
+        start, seen = block.row * length, list[tuple[int, int]]()
+        for first, end in (*block.before, (block.first, block.end)):
+            if seen and seen[-1][1] == first + start:
+                seen[-1] = (seen[-1][0], end + start)
+            else:
+                seen.append((first + start, end + start))
+        found.append(_Stretch(block.first + start, block.end + start, tuple(seen)))
+    return found
+
+
+def _ends(stretches: Sequence[_Stretch], tokens: int) -> list[int]:
+    """Return where the next stretch begins behind each."""
+    return [*(one.first for one in stretches[1:]), tokens]
+
+
+def _of(seen: Tensor, parts: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    """Return the keys and the values of parts, ``[kv heads, seen, size]`` each, in order."""
+    found = [seen.narrow(2, first, end - first) for first, end in parts]
+    keys, values = (found[0] if len(found) == 1 else torch.cat(found, 2)).unbind()
+    return keys, values
+
+
+def _aligned(shape: Sequence[int]) -> int:
+    """Return how many numbers a part of a buffer takes."""
+    return -(-math.prod(shape) // ALIGNED) * ALIGNED
+
+
+def _views(space: Tensor, shapes: Iterable[Sequence[int]]) -> Iterator[Tensor]:
+    """Yield consecutive parts of a buffer."""
+    place = 0
+    for shape in shapes:
+        yield space[place : place + math.prod(shape)].view(shape)
+        place += _aligned(shape)

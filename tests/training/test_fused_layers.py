@@ -1,0 +1,221 @@
+"""The layers as one function: values and gradients are those of transformers' own layers and torch's graph."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline_lib.policies import trained_model
+from pipeline_lib.policies.adapted_linear import attach
+from pipeline_lib.policies.policy import Policy
+from pipeline_lib.rollouts import Sampling
+from pipeline_lib.settings.policy import LoraAdapter
+from pipeline_lib.training.fused_layers import FusedLayers, fused_layers
+from pipeline_lib.training.logprobs import TokenScorer
+from pipeline_lib.training.packing import MicroBatch
+from tests.rollouts.tiny import policy
+from tests.training.test_logprobs import passes
+
+KINDS = ("qwen2", "llama", "llama3")
+SOME = ("q_proj", "v_proj", "down_proj")
+#: Two groups of a common prompt, actions with common beginnings, and a prompt with a single action.
+ROWS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    *((tuple(range(40, 57)), (8, 9, *more)) for more in ((10, 1), (11, 5, 7, 1), (10, 3, 1))),
+    *((tuple(range(60, 65)), more) for more in ((8, 7, 1), (9, 1))),
+    (tuple(range(70, 79)), (5, 6, 1)),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_models_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trained_model, "SMALL_MODEL", 0)
+
+
+def adapted(kind: str, targets: Any = "all-linear", dtype: torch.dtype = torch.float32, seed: int = 0) -> Policy:
+    """Return a policy whose adapter was moved away from zero."""
+    base = policy(kind, seed=seed)
+    model = attach(base.model.to(dtype), LoraAdapter(rank=3, alpha=6, targets=targets), "main", 0)
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if ".lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.2)
+    return Policy("main", model, base.tokenizer)
+
+
+def scored(owner: Policy, batches: list[MicroBatch], layers: FusedLayers | None) -> tuple[torch.Tensor, ...]:
+    """Return all log-probabilities, and the gradient of a sum of them with weights."""
+    scorer = TokenScorer(owner.model, Sampling(temperature=0.8))
+    scorer.layers = layers
+    owner.model.zero_grad()
+    found = []
+    for batch in batches:
+        logprobs = scorer(batch)[0]
+        (logprobs * torch.linspace(-1, 2, len(logprobs))).sum().backward()
+        found.append(logprobs.detach())
+    gradients = [p.grad.clone() for p in owner.model.parameters() if p.requires_grad and p.grad is not None]
+    assert len(gradients) == sum(p.requires_grad for p in owner.model.parameters())
+    return torch.cat(found), *gradients
+
+
+@contextlib.contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Yield the numbers of the layers that are computed."""
+    numbers: list[int] = []
+    own = FusedLayers._layer
+    with monkeypatch.context() as patch:
+        patch.setattr(FusedLayers, "_layer", lambda self, n, *given: numbers.append(n) or own(self, n, *given))
+        yield numbers
+
+
+@pytest.mark.parametrize("kept", ["all", "one layer", "nothing"])
+@pytest.mark.parametrize("share", [True, False], ids=["trees", "sequences"])
+@pytest.mark.parametrize(
+    ("kind", "targets"), [*((kind, "all-linear") for kind in KINDS), ("qwen2", SOME), ("llama", ("o_proj",))]
+)
+def test_values_and_gradients_are_those_of_a_graph(
+    kind: str, targets: Any, share: bool, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, batches = adapted(kind, targets), passes(ROWS, 4096, share)
+    assert len(batches) == 1
+    expected = scored(owner, batches, None)
+    layers = fused_layers(owner)
+    assert layers is not None
+    depth = owner.model.config.num_hidden_layers
+    if kept != "all":
+        layers._most = 0
+        scored(owner, batches, layers)
+        assert layers._space is not None
+        inputs = 4 * len(layers._space)
+        layers._most = None
+        scored(owner, batches, layers)
+        layers._most = (4 * len(layers._space) - inputs) // depth if kept == "one layer" else 0
+        layers.free()
+    with counted(monkeypatch) as computed:
+        found = scored(owner, batches, layers)
+    for own, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(own, theirs, rtol=1e-4, atol=2e-6 * max(1.0, float(theirs.abs().max())))
+    again = {"all": 0, "one layer": depth - 1, "nothing": depth}[kept]
+    assert len(computed) == len(batches) * (depth + again), "what is not kept is computed once more"
+    assert all(map(torch.equal, found, scored(owner, batches, layers))), "buffers are used again"
+
+
+def test_attention_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = adapted("llama")
+    expected = scored(owner, passes(ROWS, 64, True), None)
+    monkeypatch.setattr("pipeline_lib.training.tree_attention.BLOCK", 2)
+    found = scored(owner, passes(ROWS, 64, True), fused_layers(owner))
+    for own, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(own, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_is_as_close_to_float32_as_a_graph_is() -> None:
+    batches = passes(ROWS, 64, True)
+    errors = torch.zeros(2, 2)  # of a graph and of these layers, of log-probabilities and of the whole gradient
+    for seed in range(8):
+        exact = scored(adapted("llama", seed=seed), batches, None)
+        owner = adapted("llama", dtype=torch.bfloat16, seed=seed)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            for number, layers in enumerate((None, fused_layers(owner))):
+                found = scored(owner, batches, layers)
+                pairs = [(own - theirs, theirs) for own, theirs in zip(found, exact, strict=True)]
+                errors[number, 0] += pairs[0][0].norm() / pairs[0][1].norm()
+                errors[number, 1] += sum(own.square().sum() for own, _ in pairs[1:]) ** 0.5
+    assert (errors[1] <= 1.1 * errors[0]).all(), errors
+
+
+def test_forward_passes_may_overlap_and_a_gradient_is_computed_once() -> None:
+    owner = adapted("qwen2")
+    first, second = (passes([row], 64, True)[0] for row in ROWS[:2])
+    scorer = TokenScorer(owner.model, Sampling())
+    scorer.layers = fused_layers(owner)
+
+    def gradient(*parts: torch.Tensor) -> list[torch.Tensor]:
+        owner.model.zero_grad()
+        sum(part.sum() for part in parts).backward()
+        return [p.grad.clone() for p in owner.model.parameters() if p.grad is not None]
+
+    one = gradient(scorer(first)[0])
+    other = gradient(scorer(second)[0])
+    kept, unused = scorer(first)[0], scorer(second)[0]
+    del unused  # without a backward pass
+    late = scorer(second)[0]
+    with torch.no_grad():
+        assert torch.equal(scorer(second)[0], late)
+    both = gradient(kept, late)
+    assert all(torch.allclose(a + b, c, atol=1e-5) for a, b, c in zip(one, other, both, strict=True))
+    total = scorer(first)[0].sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="computed before"):
+        total.backward()
+
+
+def test_present_weights_count_and_switched_off_adapters_do_not() -> None:
+    owner, batch = adapted("llama"), passes(ROWS, 640, True)[0]
+    scorer = TokenScorer(owner.model, Sampling())
+    scorer.layers = fused_layers(owner)
+    before = scorer(batch)[0].detach()
+    with torch.no_grad():
+        for name, parameter in owner.model.named_parameters():
+            if ".lora_" in name:
+                parameter.mul_(0.5)
+    after = scorer(batch)[0].detach()
+    assert not torch.allclose(before, after, atol=1e-3)
+    with owner.model.disable_adapter(), torch.no_grad():
+        without = scorer(batch)[0]
+    scorer.layers.free()
+    assert torch.equal(scorer(batch)[0], after)
+    scorer.layers = None
+    assert torch.allclose(scorer(batch)[0], after, atol=1e-5)
+    with owner.model.disable_adapter():
+        assert torch.equal(scorer(batch)[0], without)
+
+
+def test_another_type_than_the_bases_goes_the_general_way() -> None:
+    layers = fused_layers(adapted("llama"))
+    assert layers is not None and layers.usable
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not layers.usable
+    narrow = fused_layers(adapted("llama", dtype=torch.bfloat16))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert narrow is not None and narrow.usable
+
+
+def test_other_models_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("qwen3", "gpt2", "gemma2"):  # norms of heads, other architectures
+        assert fused_layers(adapted(kind)) is None
+    whole = policy("llama")
+    assert fused_layers(whole) is None  # trained as a whole
+    partly = adapted("llama")
+    next(p for name, p in partly.model.named_parameters() if "layernorm" in name).requires_grad_(True)
+    assert fused_layers(partly) is None
+    monkeypatch.setattr(trained_model, "SMALL_MODEL", 10**9)
+    assert fused_layers(adapted("llama")) is None
+
+
+def test_the_base_is_in_memory_once() -> None:
+    owner = adapted("qwen2")
+    state = {name: p.detach().clone() for name, p in owner.model.named_parameters()}
+    layers = fused_layers(owner)
+    assert layers is not None
+    assert all(torch.equal(p, state[name]) for name, p in owner.model.named_parameters())
+    held = {p.untyped_storage().data_ptr() for p in owner.model.parameters()}
+    for layer in layers._weights.layers:
+        for name in ("qkv", "out", "gate_up", "down"):
+            assert getattr(layer, name).untyped_storage().data_ptr() in held
+    again = fused_layers(owner)
+    assert again is not None and again._weights.layers[0].qkv.data_ptr() == layers._weights.layers[0].qkv.data_ptr()
+
+
+def test_buffers_are_given_back() -> None:
+    owner, batches = adapted("llama"), passes(ROWS, 64, True)
+    layers = fused_layers(owner)
+    assert layers is not None
+    scored(owner, batches, layers)
+    space = layers._space
+    assert space is not None and layers._buffers
+    scored(owner, batches, layers)
+    assert layers._space is space
+    layers.free()
+    assert layers._space is None and not layers._buffers and not layers._views
