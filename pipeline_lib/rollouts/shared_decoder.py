@@ -79,6 +79,7 @@ class SharedDecoder(FusedDecoder):
 
     def refresh_adapter(self, number: int, policy: Policy) -> None:
         """Copy the present weights of a policy's adapter."""
+        self._weights = self._base  # packed matrices have the former ones in them
         adapters = adapters_of(plain_model(policy))
         for layer, deltas in enumerate(self._deltas):
             for matrix, delta in deltas.items():
@@ -106,8 +107,9 @@ class SharedDecoder(FusedDecoder):
         super().reserve(slots, length, drawn)
         if isinstance(self._kernels, PackedKernels) and drawn >= PACKED_FROM:
             matrices = [getattr(layer, name) for layer in self._base.layers for name in MATRICES]
-            if 2 * sum(matrix.nbytes for matrix in (*matrices, self._base.head)) < free_memory():
-                self._weights = _pack(self._base)
+            expand = [delta.expand.to(self.dtype) for deltas in self._deltas for delta in deltas.values()]
+            if 2 * sum(matrix.nbytes for matrix in (*matrices, *expand, self._base.head)) < free_memory():
+                self._weights = _pack(self._base, self._deltas)
         if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
             self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)
 
@@ -143,30 +145,43 @@ class SharedDecoder(FusedDecoder):
         for number, layer in enumerate(weights.layers):
             deltas = self._deltas[number]
             normed = ops.normed(hidden, layer.attention_norm)
-            qkv = self._adapt("qkv", deltas, normed, ops.linear(normed, layer.qkv, layer.qkv_bias))
+            qkv = self._product("qkv", deltas, normed, layer.qkv, layer.qkv_bias)
             states = qkv.view(len(ids), -1, self.shape.head_size)
             heads = states[:, :rotated]
             rotate_halves(heads if layer.heads_norm is None else ops.normed(heads, layer.heads_norm), *turns, heads)
             mixed = attend(number, states)
-            hidden = self._adapt("out", deltas, mixed, ops.linear_add(mixed, layer.out, layer.out_bias, hidden))
+            hidden = self._product("out", deltas, mixed, layer.out, layer.out_bias, hidden)
             normed = ops.normed(hidden, layer.mlp_norm)
-            mlp = self._adapt("gate_up", deltas, normed, ops.linear(normed, layer.gate_up, layer.gate_up_bias))
+            mlp = self._product("gate_up", deltas, normed, layer.gate_up, layer.gate_up_bias)
             gate, up = mlp.chunk(2, dim=-1)
             inner = functional.silu(gate).mul_(up)
-            hidden = self._adapt("down", deltas, inner, ops.linear_add(inner, layer.down, layer.down_bias, hidden))
+            hidden = self._product("down", deltas, inner, layer.down, layer.down_bias, hidden)
         return hidden
 
-    def _adapt(self, matrix: str, deltas: dict[str, _Delta], x: Tensor, total: Tensor) -> Tensor:
-        """Add the adapters' share to ``total``, in place."""
-        delta = deltas.get(matrix)
+    def _product(
+        self,
+        matrix: str,
+        deltas: dict[str, _Delta],
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
+        """Return the product with a matrix and its adapters, added to ``residual`` if there is one."""
+        ops, delta = self._kernels, deltas.get(matrix)
         if delta is None:
-            return total
+            return ops.linear(x, weight, bias) if residual is None else ops.linear_add(x, weight, bias, residual)
         # On a CPU, products of few rows take oneDNN two to four times as long in bfloat16 as MKL in float32.
         few = self.device.type == "cpu" and len(x) <= FEW_ROWS
-        kind = torch.float32 if few else total.dtype
+        kind = torch.float32 if few else x.dtype
         reduced = functional.linear(x.to(kind), delta.reduce.to(kind))
         if self._masks:
             reduced *= self._masks[matrix]
+        if widened := weight.shape[1] > x.shape[1]:
+            x = torch.cat([x, reduced.to(x.dtype)], -1)
+        total = ops.linear(x, weight, bias) if residual is None else ops.linear_add(x, weight, bias, residual)
+        if widened:
+            return total
         expand = delta.expand.to(kind)
         return total.addmm_(reduced, expand) if kind == total.dtype else total.add_(reduced @ expand)
 
@@ -196,7 +211,17 @@ class SharedDecoder(FusedDecoder):
             self.refresh_adapter(number, policy)
 
 
-def _pack(base: Weights) -> Weights:
-    """Return the same weights with packed matrices (`kernels.packed`)."""
-    layers = tuple(replace(layer, **{name: packed(getattr(layer, name)) for name in MATRICES}) for layer in base.layers)
+def _pack(base: Weights, deltas: Sequence[dict[str, _Delta]]) -> Weights:
+    """Return the same weights with packed matrices (`kernels.packed`).
+
+    To the right of each are its adapters' ``expand``: one product with ``[x, A x]`` has both in it.
+    """
+
+    def wide(weight: Tensor, delta: _Delta | None) -> Tensor:
+        return weight if delta is None else torch.cat([weight, delta.expand.t().to(weight.dtype)], 1)
+
+    layers = tuple(
+        replace(layer, **{name: packed(wide(getattr(layer, name), own.get(name))) for name in MATRICES})
+        for layer, own in zip(base.layers, deltas, strict=True)
+    )
     return replace(base, layers=layers, head=packed(base.head))

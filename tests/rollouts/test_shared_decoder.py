@@ -189,7 +189,8 @@ def test_matrices_are_packed_if_there_is_room(monkeypatch: pytest.MonkeyPatch):
     matrices = [
         tensor for layer in decoder._base.layers for tensor in (layer.qkv, layer.out, layer.gate_up, layer.down)
     ]
-    size = sum(tensor.nbytes for tensor in (*matrices, decoder._base.head))
+    expand = [delta.expand.to(decoder.dtype) for deltas in decoder._deltas for delta in deltas.values()]
+    size = sum(tensor.nbytes for tensor in (*matrices, *expand, decoder._base.head))
     packed: list[torch.Tensor] = []
     monkeypatch.setattr(shared_decoder, "packed", lambda weight: packed.append(weight) or weight)
     for free, drawn, count in ((2 * size, 32, 0), (2 * size + 1, 31, 0), (2 * size + 1, 32, len(matrices) + 1)):
