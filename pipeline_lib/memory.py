@@ -24,7 +24,7 @@ PACKED_FROM = 32
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
 #: Bytes of products and attention that the update of a large model on a CPU keeps under gradient checkpointing.
-KEPT_PRODUCTS = 256 * 2**20
+KEPT_PRODUCTS = 224 * 2**20
 #: On a CPU, passes of a large model's update get no further tree of tokens beyond this number (padded).
 PASS_TOKENS = 640
 #: Maximum number of tokens (padded) of a large model's warm start at once.

@@ -18,7 +18,8 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
   ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
   a CPU the products that a large model keeps all the same (`KEPT_PRODUCTS`), and what is free and not yet given back to
-  the system (`HELD_AT_MOST`);
+  the system (`HELD_AT_MOST`); for adapters on an architecture of the fast decoder the shapes are those of
+  `pipeline_lib.training.fused_layers`;
 * kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`);
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
@@ -355,7 +356,11 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
             "activations": kept + working + 5.0 * batch * row,
             "logits of the update": logits,
         }
-        if slow:
+        if slow and sizes.fused and held.kind == "lora" and not eager:
+            part["activations"] = _layers(held, batch, min(row, tokens), width, recomputed) + batch * row
+            if batch < train.problems_per_step * tree:  # several passes
+                part["not yet given back"] = GAPS * part["activations"]
+        elif slow:
             part["not yet given back"] = _gaps(sizes, layer, working + logits)
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
@@ -364,6 +369,20 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
 def _narrow(policy: PretrainedPolicy, on_gpu: bool) -> bool:
     """Return whether the model computes in bfloat16; ``auto`` counts as float32 on a CPU, where it is not known yet."""
     return policy.dtype == "bfloat16" or (policy.dtype == "auto" and on_gpu)
+
+
+def _layers(held: _Held, tokens: int, seen: int, width: int, recomputed: bool) -> float:
+    """Return what `pipeline_lib.training.fused_layers` holds for so many tokens, each of which sees ``seen``."""
+    sizes = held.sizes
+    each = 2 * (sizes.query + sizes.kv + sizes.inner) + sizes.width + sizes.heads * seen
+    each += held.rank * len(held.targets)
+    whole = sizes.depth * each
+    kept = min(whole, KEPT_PRODUCTS / (tokens * width)) if recomputed else whole
+    again = each if kept < whole else 0
+    buffers = 5 * sizes.inner + 4 * sizes.width + 3 * sizes.query + 4 * sizes.kv
+    float32 = 4 * sizes.width + 3 * sizes.query + 4 * sizes.kv
+    held_tokens = tokens * (width * (sizes.depth * sizes.width + kept + again + buffers) + 4 * float32)
+    return held_tokens + 4.0 * held.trained
 
 
 def _gaps(sizes: Sizes, layer: float, reused: float) -> float:

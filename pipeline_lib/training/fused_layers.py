@@ -28,7 +28,7 @@ from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.base_weights import MATRICES, Adapter, adapters_of, base_weights, linear
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, unsupported
-from pipeline_lib.training.tree_attention import Block, later
+from pipeline_lib.training.tree_attention import NAME, Block, later
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
@@ -42,14 +42,13 @@ ALIGNED = 32
 def fused_layers(policy: Policy) -> FusedLayers | None:
     """Return the layers of a policy's model; None where they are computed as transformers does.
 
-    That is on a GPU, for small models, for models of other architectures or with norms of heads (Qwen3), and where more
-    than adapters is trained.
+    That is on a GPU, for small models, for models of other architectures, and where more than adapters is trained.
     """
     plain = plain_model(policy)
     frozen = all(not p.requires_grad for name, p in plain.named_parameters() if ".lora_" not in name)
     if not frozen or not is_large_here(policy.model) or unsupported(plain) is not None:
         return None
-    if any(hasattr(layer.self_attn, "q_norm") for layer in plain.model.layers):
+    if plain.config._attn_implementation not in ("sdpa", NAME):  # as a person asked
         return None
     adapted = [module for layer in plain.model.layers for module in layer.modules() if hasattr(module, "lora_A")]
     if any(not isinstance(module, AdaptedLinear) or len(module.active_adapters) != 1 for module in adapted):
@@ -97,6 +96,7 @@ class _Stretch:
 class _Kept:
     """What the backward pass of a layer needs; by tokens, unless another shape stands here."""
 
+    raw: Tensor | None  #: queries and keys below their norms (Qwen3), ``[heads + kv heads, tokens, size]``
     heads: Tensor  #: ``[heads + 2 kv heads, tokens, size]``: queries (turned and scaled), keys (turned), values
     weights: list[Tensor]  #: of attention, by stretch ``[kv heads, share * stretch, seen]``
     mixed: Tensor  #: attention's result
@@ -197,6 +197,7 @@ class FusedLayers:
         self._joined, self._versions = [], []
         self._buffers.clear()
         self._views.clear()
+        give_back_memory()
 
     def forward(
         self, embedded: Tensor, turns: tuple[Tensor, Tensor], stretches: list[_Stretch], keep: bool
@@ -243,7 +244,7 @@ class FusedLayers:
         self._product(
             "qkv", self._normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias, joined, kept, states
         )
-        self._turn(states, run.turns, kept.heads)
+        self._turn(states, layer.heads_norm, run.turns, kept)
         self._attend(run, kept)
         kept.middle.copy_(hidden)
         self._product("out", kept.mixed, layer.out, layer.out_bias, joined, kept, kept.middle, add=True)
@@ -274,7 +275,7 @@ class FusedLayers:
         given.copy_(total)
         back("out", layer.out, given, kept.mixed)
         of_heads = self._attend_back(run, kept)
-        of_states = self._turn_back(of_heads, run.turns)
+        of_states = self._turn_back(of_heads, layer.heads_norm, run.turns, kept)
         of_normed = back("qkv", layer.qkv, of_states, self._normed(hidden, layer.attention_norm))
         self._add_norm_back(hidden, layer.attention_norm, of_normed, total)
         return [tensor for matrix in MATRICES for tensor in found[matrix]]
@@ -322,13 +323,14 @@ class FusedLayers:
 
     def _normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return ``x`` divided by its root mean square (arXiv 1910.07467), times ``weight``."""
+        assert weight is not None  # the base's norms are apart
         numbers, factor = self._factor(x)
         numbers.mul_(factor).mul_(weight)
         return self._buffer("normed", x.shape, x.dtype).copy_(numbers)
 
-    def _factor(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``x`` as float32, and what it is divided by, inverted, ``[tokens, 1]``."""
-        numbers = self._buffer("numbers", x.shape, torch.float32).copy_(x)
+    def _factor(self, x: Tensor, name: str = "numbers") -> tuple[Tensor, Tensor]:
+        """Return ``x`` as float32, in a buffer, and what it is divided by, inverted, ``[..., 1]``."""
+        numbers = self._buffer(name, x.shape, torch.float32).copy_(x)
         length = torch.linalg.vector_norm(numbers, dim=-1, keepdim=True)
         return numbers, length.square_().div_(x.shape[-1]).add_(self._shape.eps).rsqrt_()
 
@@ -337,11 +339,16 @@ class FusedLayers:
 
         With y = r x w and r = (mean(x^2) + eps)^-1/2: dx = r w dy - x r^3 mean(x w dy).
         """
-        numbers, factor = self._factor(x)
+        assert weight is not None
         weighted = self._buffer("weighted", x.shape, torch.float32).copy_(given).mul_(weight)
-        product = torch.mul(numbers, weighted, out=self._buffer("product", x.shape, torch.float32))
-        mean = product.mean(-1, keepdim=True)
-        total.addcmul_(weighted, factor).addcmul_(numbers, mean.mul_(factor.pow(3)), value=-1)
+        numbers, factor, through = self._through(x, "numbers", weighted)
+        total.addcmul_(weighted, factor).addcmul_(numbers, through, value=-1)
+
+    def _through(self, x: Tensor, name: str, weighted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ``x`` as float32, r, and ``r^3 mean(x w dy)``, ``[..., 1]``; ``weighted`` is w dy."""
+        numbers, factor = self._factor(x, name)
+        product = torch.mul(numbers, weighted, out=self._buffer("product of " + name, x.shape, torch.float32))
+        return numbers, factor, product.mean(-1, keepdim=True).mul_(factor.pow(3))
 
     def _inner(self, mlp: Tensor) -> Tensor:
         """Return ``silu(gate) up``; `_inner_back` uses ``silu(gate)`` again."""
@@ -358,23 +365,33 @@ class FusedLayers:
         torch.ops.aten.silu_backward.grad_input(given.mul_(up), gate, grad_input=of_gate)
         return found
 
-    def _turn(self, states: Tensor, turns: tuple[Tensor, Tensor], heads: Tensor) -> None:
-        """Divide ``states`` into heads, by rotary position embeddings (arXiv 2104.09864) and the scale of attention."""
+    def _turn(self, states: Tensor, norm: Tensor | None, turns: tuple[Tensor, Tensor], kept: _Kept) -> None:
+        """Divide ``states`` into heads: their norm, rotary positions (arXiv 2104.09864), attention's scale."""
         by_head = states.view(len(states), -1, self._shape.head_size).transpose(0, 1)
         rotated = self._shape.heads + self._shape.kv_heads
-        numbers = self._buffer("heads", (rotated, *by_head.shape[1:]), torch.float32).copy_(by_head[:rotated])
+        if norm is None:
+            numbers = self._buffer("heads", (rotated, *by_head.shape[1:]), torch.float32).copy_(by_head[:rotated])
+        else:
+            assert kept.raw is not None
+            numbers, factor = self._factor(kept.raw.copy_(by_head[:rotated]), "heads")
+            numbers.mul_(factor).mul_(norm[:, None])
         turned = self._rotate(numbers, turns[0], turns[1])
         turned[: self._shape.heads].mul_(self._scale)
-        heads[:rotated].copy_(turned)
-        heads[rotated:].copy_(by_head[rotated:])
+        kept.heads[:rotated].copy_(turned)
+        kept.heads[rotated:].copy_(by_head[rotated:])
 
-    def _turn_back(self, of_heads: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    def _turn_back(self, of_heads: Tensor, norm: Tensor | None, turns: tuple[Tensor, Tensor], kept: _Kept) -> Tensor:
         """Return the gradient of the states, ``[tokens, heads * size]``."""
         rotated = self._shape.heads + self._shape.kv_heads
         states = self._buffer("of states", (of_heads.shape[1], of_heads.shape[0] * of_heads.shape[2]), self._kind)
         by_head = states.view(len(states), -1, self._shape.head_size).transpose(0, 1)
         of_heads[: self._shape.heads].mul_(self._scale)
-        by_head[:rotated].copy_(self._rotate(of_heads[:rotated], turns[0], -turns[1]))
+        turned = self._rotate(of_heads[:rotated], turns[0], -turns[1])
+        if norm is not None:
+            assert kept.raw is not None
+            numbers, factor, through = self._through(kept.raw, "heads", turned.mul_(norm[:, None]))
+            turned.mul_(factor).addcmul_(numbers, through, value=-1)
+        by_head[:rotated].copy_(turned)
         by_head[rotated:].copy_(of_heads[rotated:])
         return states
 
@@ -526,7 +543,9 @@ class FusedLayers:
         """Return the shapes of what a layer keeps, in the order of `_named`."""
         shape, layer = self._shape, self._weights.layers[0]
         share = shape.heads // shape.kv_heads
+        raw = [] if layer.heads_norm is None else [(shape.heads + shape.kv_heads, tokens, shape.head_size)]
         return [
+            *raw,
             (shape.heads + 2 * shape.kv_heads, tokens, shape.head_size),
             (tokens, shape.heads * shape.head_size),
             (tokens, shape.width),
@@ -536,9 +555,10 @@ class FusedLayers:
         ]
 
     def _named(self, views: Iterator[Tensor], stretches: Sequence[_Stretch], joined: dict[str, _Joined]) -> _Kept:
+        raw = None if self._weights.layers[0].heads_norm is None else next(views)
         heads, mixed, middle, mlp = itertools.islice(views, 4)
         weights = list(itertools.islice(views, len(stretches)))
-        return _Kept(heads, weights, mixed, middle, mlp, dict(zip(joined, views, strict=True)))
+        return _Kept(raw, heads, weights, mixed, middle, mlp, dict(zip(joined, views, strict=True)))
 
 
 class _Function(torch.autograd.Function):

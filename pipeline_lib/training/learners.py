@@ -54,7 +54,7 @@ def make_learners(
         sharded, layers = None, None
         if settings.weights == "sharded" and processes.world > 1:
             sharded = ShardedCopy(policy, scorer, processes)
-        else:
+        elif scorer.split:
             layers = scorer.layers = fused_layers(policy)
         own = scorer if sharded is None else sharded.scorer
         learner = Learner(

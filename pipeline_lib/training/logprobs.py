@@ -61,28 +61,24 @@ class TokenScorer(nn.Module):
             Natural-log probabilities, float32, shape (edges,); and entropies in nats, float32, shape (edges,), or None.
         """
         causal = _causal(self.model)
-        inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible, batch.blocks)
-        if self.split and self.layers is not None and self.layers.usable:
+        if self.layers is not None and self.layers.usable:
             hidden = self.layers(batch.input_ids, batch.position_ids, batch.blocks)
-        elif self.split:
-            decoder = getattr(causal, causal.base_model_prefix)
-            hidden = decoder(**inputs).last_hidden_state
-        if self.split:
-            head = cast(nn.Module, causal.get_output_embeddings())
-            vocabulary = int(cast(torch.Tensor, head.weight).shape[0])
         else:
-            hidden = causal(**inputs).logits
-            head = nn.Identity()
-            vocabulary = hidden.shape[-1]
+            inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible, batch.blocks)
+            decoder = getattr(causal, causal.base_model_prefix) if self.split else causal
+            found = decoder(**inputs)
+            hidden = found.last_hidden_state if self.split else found.logits
+        head = cast(nn.Module, causal.get_output_embeddings()) if self.split else nn.Identity()
+        vocabulary = int(cast(torch.Tensor, head.weight).shape[0]) if self.split else hidden.shape[-1]
         chosen = hidden.flatten(0, 1).index_select(0, batch.positions)
         rows = max(1, LOGITS_CHUNK // vocabulary)
         if len(chosen) <= rows:
             return _score(head, chosen, batch.targets, self.sampling, entropy)
         if isinstance(head, nn.Linear) and not entropy and not any(p.requires_grad for p in head.parameters()):
-            found: torch.Tensor = _BelowFrozenHead.apply(
+            logprobs: torch.Tensor = _BelowFrozenHead.apply(
                 chosen, batch.targets, head.weight, head.bias, self.sampling, rows, torch.is_grad_enabled()
             )
-            return found, None
+            return logprobs, None
         parts = [
             checkpoint(_score, head, part, target, self.sampling, entropy, use_reentrant=False)
             for part, target in zip(chosen.split(rows), batch.targets.split(rows), strict=True)

@@ -18,7 +18,7 @@ from pipeline_lib.training.packing import MicroBatch
 from tests.rollouts.tiny import policy
 from tests.training.test_logprobs import passes
 
-KINDS = ("qwen2", "llama", "llama3")
+KINDS = ("qwen2", "qwen3", "llama", "llama3")
 SOME = ("q_proj", "v_proj", "down_proj")
 #: Two groups of a common prompt, actions with common beginnings, and a prompt with a single action.
 ROWS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
@@ -183,7 +183,7 @@ def test_another_type_than_the_bases_goes_the_general_way() -> None:
 
 
 def test_other_models_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("qwen3", "gpt2", "gemma2"):  # norms of heads, other architectures
+    for kind in ("gpt2", "gemma2"):
         assert fused_layers(adapted(kind)) is None
     whole = policy("llama")
     assert fused_layers(whole) is None  # trained as a whole
