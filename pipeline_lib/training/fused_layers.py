@@ -131,7 +131,7 @@ class _Run:
     hidden: Tensor  #: ``[layers, tokens, width]``: what went into each layer
     kept: list[_Kept]  #: of the first layers
     space: Tensor | None  #: where all of this lies
-    places: list[_Place]
+    places: list[_Place]  #: by stretch; other passes may move the buffers
 
 
 class FusedLayers:
@@ -217,6 +217,7 @@ class FusedLayers:
         if run.space is None:
             raise RuntimeError("the gradient of these layers was computed before, and nothing is kept of them")
         found: list[list[Tensor]] = []
+        run.places = self._places(run.stretches, run.sizes, len(gradient))
         total = self._buffer("gradient", gradient.shape, torch.float32).copy_(gradient)
         for number in reversed(range(self._shape.depth)):
             hidden = run.hidden[number]

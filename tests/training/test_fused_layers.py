@@ -36,6 +36,7 @@ def small_models_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def adapted(kind: str, targets: Any = "all-linear", dtype: torch.dtype = torch.float32, seed: int = 0) -> Policy:
     """Return a policy whose adapter was moved away from zero."""
     base = policy(kind, seed=seed)
+    base.model.set_attn_implementation("sdpa")
     model = attach(base.model.to(dtype), LoraAdapter(rank=3, alpha=6, targets=targets), "main", 0)
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():
@@ -95,7 +96,7 @@ def test_values_and_gradients_are_those_of_a_graph(
     with counted(monkeypatch) as computed:
         found = scored(owner, batches, layers)
     for own, theirs in zip(found, expected, strict=True):
-        assert torch.allclose(own, theirs, rtol=1e-4, atol=2e-6 * max(1.0, float(theirs.abs().max())))
+        assert torch.allclose(own, theirs, rtol=1e-4, atol=1e-5 * max(1.0, float(theirs.abs().max())))
     again = {"all": 0, "one layer": depth - 1, "nothing": depth}[kept]
     assert len(computed) == len(batches) * (depth + again), "what is not kept is computed once more"
     assert all(map(torch.equal, found, scored(owner, batches, layers))), "buffers are used again"
@@ -127,7 +128,7 @@ def test_bfloat16_is_as_close_to_float32_as_a_graph_is() -> None:
 
 def test_forward_passes_may_overlap_and_a_gradient_is_computed_once() -> None:
     owner = adapted("qwen2")
-    first, second = (passes([row], 64, True)[0] for row in ROWS[:2])
+    first, second = passes(ROWS[:1], 64, True)[0], passes(ROWS[:5], 640, True)[0]  # the second needs larger buffers
     scorer = TokenScorer(owner.model, Sampling())
     scorer.layers = fused_layers(owner)
 
@@ -138,6 +139,7 @@ def test_forward_passes_may_overlap_and_a_gradient_is_computed_once() -> None:
 
     one = gradient(scorer(first)[0])
     other = gradient(scorer(second)[0])
+    scorer.layers.free()  # type: ignore[union-attr]
     kept, unused = scorer(first)[0], scorer(second)[0]
     del unused  # without a backward pass
     late = scorer(second)[0]
@@ -190,6 +192,9 @@ def test_other_models_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     partly = adapted("llama")
     next(p for name, p in partly.model.named_parameters() if "layernorm" in name).requires_grad_(True)
     assert fused_layers(partly) is None
+    slow = adapted("llama")
+    slow.model.get_base_model().set_attn_implementation("eager")
+    assert fused_layers(slow) is None  # as a person asked
     monkeypatch.setattr(trained_model, "SMALL_MODEL", 10**9)
     assert fused_layers(adapted("llama")) is None
 
