@@ -160,8 +160,6 @@ class FusedLayers:
             for part in itertools.chain.from_iterable(parts for layer in self._parts for parts in layer.values())
             for weight in (part.adapter.reduce, part.adapter.expand)
         ]
-        self._joined: list[dict[str, _Joined]] = []
-        self._versions: list[int] = []  # of the parameters when they were joined
         self._space: Tensor | None = None
         self._buffers: dict[str, Tensor] = {}
         self._views: dict[tuple[Any, ...], Tensor] = {}  # of buffers, by name and shape
@@ -194,7 +192,6 @@ class FusedLayers:
     def free(self) -> None:
         """Give back all buffers."""
         self._space = None
-        self._joined, self._versions = [], []
         self._buffers.clear()
         self._views.clear()
         give_back_memory()
@@ -203,7 +200,11 @@ class FusedLayers:
         self, embedded: Tensor, turns: tuple[Tensor, Tensor], stretches: list[_Stretch], keep: bool
     ) -> tuple[Tensor, _Run]:
         """Return the result of the last layer, ``[tokens, width]``, and what `backward` needs (if ``keep``)."""
-        run = self._prepare(embedded, turns, stretches, self._present(), keep)
+        joined = [
+            {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
+            for layer, weights in zip(self._parts, self._weights.layers, strict=True)
+        ]
+        run = self._prepare(embedded, turns, stretches, joined, keep)
         out = torch.empty_like(embedded)
         for number in range(self._shape.depth):
             hidden = run.hidden[number if keep else 0]
@@ -226,17 +227,6 @@ class FusedLayers:
             found.append(self._layer_back(number, hidden, run, total))
         self._space, run.space = run.space, None
         return [tensor for layer in reversed(found) for tensor in layer]
-
-    def _present(self) -> list[dict[str, _Joined]]:
-        """Return the present adapters side by side, by layer and by matrix."""
-        versions = [parameter._version for parameter in self._parameters]
-        if versions != self._versions:
-            self._joined = [
-                {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
-                for layer, weights in zip(self._parts, self._weights.layers, strict=True)
-            ]
-            self._versions = versions
-        return self._joined
 
     def _layer(self, number: int, hidden: Tensor, run: _Run, out: Tensor | None) -> None:
         """Compute one layer; without ``out`` only what its backward pass needs."""

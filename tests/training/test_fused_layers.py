@@ -9,13 +9,18 @@ import torch
 
 from pipeline_lib.policies import trained_model
 from pipeline_lib.policies.adapted_linear import attach
-from pipeline_lib.policies.policy import Policy
+from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts import Sampling
 from pipeline_lib.settings.policy import LoraAdapter
+from pipeline_lib.training import learners
+from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.fused_layers import FusedLayers, fused_layers
+from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.logprobs import TokenScorer
-from pipeline_lib.training.packing import MicroBatch
+from pipeline_lib.training.packing import MicroBatch, micro_batches
+from pipeline_lib.training.update import update_policy
 from tests.rollouts.tiny import policy
+from tests.training.conftest import make_settings
 from tests.training.test_logprobs import passes
 
 KINDS = ("qwen2", "qwen3", "llama", "llama3")
@@ -224,3 +229,35 @@ def test_buffers_are_given_back() -> None:
     assert layers._space is space
     layers.free()
     assert layers._space is None and not layers._buffers and not layers._views
+
+
+@pytest.mark.parametrize(
+    ("loss", "tokens"),
+    [({}, 64), ({"epochs": 3, "clip": 0.2}, 640), ({"kl": 0.1, "entropy": 0.05}, 640)],
+    ids=["several passes", "several steps on a batch", "other terms"],
+)
+def test_an_update_takes_the_same_steps(loss: dict[str, float], tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = torch.cat([p.detach().flatten() for _, p in adapted("qwen3").trainable()])
+
+    def update(fused: bool) -> tuple[torch.Tensor, Any]:
+        with monkeypatch.context() as patch:
+            if not fused:
+                patch.setattr(learners, "fused_layers", lambda owner: None)
+            owner = adapted("qwen3")
+            settings = make_settings(loss=loss, micro_batch_tokens=tokens)
+            (one,) = make_learners(settings, Sampling(), Team({"main": owner}, {"main": "main"}), None, None)
+        assert (one.layers is not None) == fused
+        pairs = [(tuple(token + 60 * k for token in prompt), action) for k in range(3) for prompt, action in ROWS]
+        rows = [WeightedAction(p, a, (-2.0,) * len(a), 1.5 * (-1) ** n, 1.0) for n, (p, a) in enumerate(pairs)]
+        batch = build(rows, 9.0, settings.loss)
+        assert (len(micro_batches(batch, tokens, True, 640)) > 1) == (tokens == 64)
+        for _ in range(2):
+            report = update_policy(one, batch, settings.loss, 1e-3, lambda: None)
+        assert one.layers is None or not one.layers._buffers
+        return torch.cat([p.detach().flatten() for _, p in owner.trainable()]), report
+
+    (own, report), (expected, theirs) = update(True), update(False)
+    # Adam makes steps of one size even of gradients that are nothing but rounding.
+    assert (own - expected).norm() < 0.01 * (expected - start).norm()
+    assert report.norms == pytest.approx(theirs.norms, rel=1e-4) and report.kl == pytest.approx(theirs.kl, rel=1e-4)
+    assert len(report.norms) == loss.get("epochs", 1) and (theirs.kl > 0) == ("kl" in loss)
