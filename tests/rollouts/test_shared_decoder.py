@@ -41,6 +41,16 @@ def team(kind: str = "qwen3", **more) -> dict[str, Policy]:
     return found
 
 
+def narrow_team(kind: str) -> dict[str, Policy]:
+    """The same on a base in bfloat16."""
+    agents = team(kind)
+    for agent in agents.values():
+        for name, parameter in agent.model.named_parameters():
+            if ".lora_" not in name:
+                parameter.data = parameter.data.bfloat16()
+    return agents
+
+
 def _move(model, seed: int) -> None:
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -146,11 +156,7 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(
         return packed[-1]
 
     monkeypatch.setattr(shared_decoder, "packed", watched)
-    agents = team(kind)
-    for agent in agents.values():
-        for name, parameter in agent.model.named_parameters():
-            if ".lora_" not in name:
-                parameter.data = parameter.data.bfloat16()
+    agents = narrow_team(kind)
     engine = TransformersEngine()
     engine.load(agents)
     found = engine.generate(_requests(agents), SAMPLING)
@@ -166,6 +172,27 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(
     can = intel and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     assert len(packed) == (4 * len(decoder._layers) + 1 if can and packs else 0)
     assert all(weight.is_mkldnn for weight in packed)
+
+
+def test_packed_matrices_have_the_present_adapters_in_them(monkeypatch: pytest.MonkeyPatch):
+    for module in (slot_cache, kernels):
+        monkeypatch.setattr(module, "on_intel", lambda: True)
+    monkeypatch.setattr(shared_decoder, "PACKED_FROM", 1)
+    agents = narrow_team("llama")
+    engine = TransformersEngine()
+    engine.load(agents)
+    decoder = engine._loaded["main"].model
+    assert isinstance(decoder, SharedDecoder)
+    before = engine.generate(_requests(agents), SAMPLING)
+    decoder.reserve(4, 60, 32)  # a call that ended without giving its memory back
+    for number, name in enumerate(("helper", "main")):
+        _move(agents[name].model, 7 + number)
+        engine.update(agents[name])
+    assert decoder._weights is decoder._base
+    after = engine.generate(_requests(agents), SAMPLING)
+    fresh = TransformersEngine()
+    fresh.load(agents)
+    assert after == fresh.generate(_requests(agents), SAMPLING) != before
 
 
 def test_own_temperatures_are_drawn_apart():
