@@ -218,6 +218,23 @@ def test_the_base_is_in_memory_once() -> None:
     assert again is not None and again._weights.layers[0].qkv.data_ptr() == layers._weights.layers[0].qkv.data_ptr()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_lies_in_buffers_changes_nothing(dtype: torch.dtype) -> None:
+    owner, batches = adapted("qwen3", dtype=dtype), passes(ROWS, 64, True)
+    larger = passes([(tuple(range(30, 90)), tuple(range(100 + k, 120 + k))) for k in range(6)], 4096, True)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        fresh = scored(owner, batches, fused_layers(owner))
+        used = fused_layers(owner)
+        assert used is not None
+        scored(owner, larger, used)
+        for most in (None, 0):
+            assert used._space is not None
+            for held in (used._space, *used._buffers.values()):
+                held.fill_(float("nan"))
+            used._most = most
+            assert all(map(torch.equal, fresh, scored(owner, batches, used)))
+
+
 def test_buffers_are_given_back() -> None:
     owner, batches = adapted("llama"), passes(ROWS, 64, True)
     layers = fused_layers(owner)
