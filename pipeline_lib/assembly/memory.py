@@ -11,9 +11,9 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   own copy, in which the matrices of all agents lie side by side;
 * optimiser: two moments of 4 bytes for each trained number;
 * sampling: the cache, rows x tokens x 2 x layers x (kv heads x head size) x r; the prompts that are read in one pass
-  (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times; in bfloat16 on Intel's processors the
-  actions of a prompt share its part of the cache, and a base that adapters share has its matrices a second time
-  if there is room (`PACKED_FROM`);
+  (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times; in bfloat16 on a CPU the actions of a
+  prompt share its part of the cache, and a base that adapters share has its matrices a second time if there is room
+  (`PACKED_FROM`);
 * update, of one policy after the other: its gradients (4 bytes for each trained number); the activations of one
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
   ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
@@ -53,7 +53,6 @@ from pipeline_lib.memory import (
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.policy import is_frozen, section_of
 from pipeline_lib.policies.sizes import Sizes
-from pipeline_lib.processor import on_intel
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.environment import Tools
 from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
@@ -219,7 +218,7 @@ def need(
         actions = _actions(params, stage, len(policies), counts or {})
         _sampling(params, actions, needed, largest, rolled, limit, on_gpu)
         packs = rolled == 2 and params.rollouts.max_new_tokens >= PACKED_FROM and any(h.sizes.fused for h in shared)
-        if packs and not on_gpu and on_intel():
+        if packs and not on_gpu:
             matrices = sum(math.prod(shape) for shapes in largest.linear.values() for shape in shapes)
             more = 2.0 * (matrices + largest.vocabulary * largest.width)
             if needed.total + more <= limit:
@@ -264,7 +263,8 @@ def _sampling(
     problems, actions = called
     each = 2 * sizes.depth * sizes.kv * width * (1 if sizes.fused else 2)
     read = min(PREFILL_TOKENS, problems * prompt)
-    scores = sizes.heads * prompt if not on_gpu and prompt <= PLAIN_ATTENTION else 0
+    in_blocks = sizes.fused and sizes.parameters > SMALL_MODEL
+    scores = 0 if on_gpu or in_blocks or prompt > PLAIN_ATTENTION else sizes.heads * prompt
     working = width * (4 * sizes.width + sizes.query + 2 * sizes.kv + 3.5 * sizes.inner) + 8 * scores
     prompts = read * (each + working)
     if params.rollouts.rows == "auto":
@@ -276,7 +276,7 @@ def _sampling(
     if not on_gpu:
         needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows, width)
     cached = needed.rows * needed.tokens
-    if width == 2 and sizes.fused and not on_gpu and on_intel():
+    if width == 2 and sizes.fused and not on_gpu:
         cached = needed.rows * params.rollouts.max_new_tokens + min(needed.rows, problems) * prompt
     needed.phases["sampling"] = {
         "cache": cached * each,

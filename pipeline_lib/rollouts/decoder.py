@@ -12,71 +12,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn import functional
 
+from pipeline_lib.policies.token_blocks import attend as attend_in_blocks
+from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.cuda_graphs import StepGraphs
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, rotations, unsupported
 from pipeline_lib.rollouts.kernels import PLAIN_TOKENS, causal_attention, kernels_for, plain_attention, rotate
+from pipeline_lib.rollouts.prefix_tree import PrefixTree
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
-from pipeline_lib.rollouts.shared_prompts import KeptPrompts, SharedPrompts, attention, together
+from pipeline_lib.rollouts.shared_prompts import KeptPrompts, SharedPrompts
 from pipeline_lib.rollouts.slot_cache import SlotCache
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixTree:
-    """A forest of tokens; parents come before their children."""
-
-    ids: Ints  #: ``[nodes]`` token of each node
-    depth: Ints  #: ``[nodes]`` its position in its prompts
-    owner: Ints  #: ``[nodes]`` index of one of its prompts
-    paths: Ints  #: ``[prompts, longest]`` the nodes of each prompt, padded with its last node
-    last: Ints  #: ``[prompts]`` node of each prompt's last token
-
-    @classmethod
-    def of(cls, prompts: Sequence[tuple[int, ...]], most: int) -> PrefixTree | None:
-        """Return the tree of ``prompts``, or None when it has more than ``most`` nodes or nothing is shared."""
-        longest, tokens = max(map(len, prompts)), sum(map(len, prompts))
-        if longest > most:
-            return None
-        known: dict[tuple[int, int], int] = {}
-        depth: list[int] = []
-        owner: list[int] = []
-        paths: list[list[int]] = []
-        for number, prompt in enumerate(prompts):
-            node, path = -1, []
-            for place, token in enumerate(prompt):
-                found = known.get((node, token))
-                if found is None:
-                    found = known[node, token] = len(depth)
-                    depth.append(place)
-                    owner.append(number)
-                path.append(node := found)
-            if len(depth) > most:
-                return None
-            paths.append(path + [node] * (longest - len(path)))
-        if len(depth) == tokens:
-            return None
-        ids = np.array([token for _, token in known], dtype=np.int64)
-        table = np.array(paths, dtype=np.int64)
-        return cls(ids, np.array(depth, dtype=np.int64), np.array(owner, dtype=np.int64), table, table[:, -1].copy())
-
-    def seen(self, size: int) -> npt.NDArray[np.bool_]:
-        """Return ``[size, size]``: whether a node (row) sees another (column); padding rows see only themselves."""
-        found = np.eye(size, dtype=bool)
-        places = np.minimum(np.arange(self.paths.shape[1]), self.depth[:, None])  # beyond its own depth, a node again
-        nodes = self.paths[self.owner[:, None], places]
-        found[np.arange(len(self.ids))[:, None], nodes] = True
-        return found
 
 
 def _kept(cells: Tensor | None, lengths: Iterable[int]) -> KeptPrompts | None:
@@ -109,8 +63,8 @@ class FusedDecoder(RolloutModel):
         self._kernels = kernels_for(self.device, dtype, self.shape.eps, (self.shape.width, self.shape.head_size))
         self._rotations = rotations(model, self.device)
         self._cache = SlotCache(self.shape, self.device, dtype)
-        # Torch's fused attention has what putting together needs on the CPU only.
         self._prompts = SharedPrompts() if self.device.type == "cpu" and not self._cache.turned else None
+        self._large = is_large_here(model)
         self.bytes_per_token = self._cache.bytes_per_token
         self._weights: Weights | None = None
         self._graphs = StepGraphs(self._step) if graphs and self.device.type == "cuda" else None
@@ -121,8 +75,10 @@ class FusedDecoder(RolloutModel):
         self._weights = fuse(state, self.shape, self.device, self.dtype, ops.fold, ops.by_column, self._weights)
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
-        """Run prompts: as one tree if they are short and share prefixes, else in separate rows."""
-        tree = PrefixTree.of(prompts, PLAIN_TOKENS)
+        """Run prompts: as one tree if that is faster, else in separate rows."""
+        if self._large:
+            return self._prefill_tree(PrefixTree.of(prompts), keep)
+        tree = PrefixTree.small(prompts, PLAIN_TOKENS)
         return self._prefill_rows(prompts, keep) if tree is None else self._prefill_tree(tree, keep)
 
     def _prefill_rows(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
@@ -154,7 +110,8 @@ class FusedDecoder(RolloutModel):
         shape, given, needed = self.shape, *tree.paths.shape
         count = self._rows(len(tree.ids))
         ids, depth = (np.pad(array, (0, count - len(tree.ids))) for array in (tree.ids, tree.depth))
-        hidden = torch.from_numpy(~tree.seen(count)).to(self.device)
+        blocks = tree.blocks() if count > PLAIN_TOKENS else None
+        hidden = None if blocks else torch.from_numpy(~tree.seen(count)).to(self.device)
         paths, last, where = (torch.from_numpy(x).to(self.device) for x in (tree.paths.ravel(), tree.last, depth))
         kept_shape = (shape.depth, 2, given, shape.kv_heads, needed, shape.head_size)
         kept = torch.empty(kept_shape, dtype=self.dtype, device=self.device) if keep else None
@@ -164,8 +121,11 @@ class FusedDecoder(RolloutModel):
             if kept is not None:
                 cells = states[:, shape.heads :].index_select(0, paths)
                 kept[layer] = cells.view(given, needed, 2, shape.kv_heads, -1).permute(2, 0, 3, 1, 4)
-            query, key, value = states.transpose(0, 1).split([shape.heads, shape.kv_heads, shape.kv_heads])
-            return plain_attention(query[None], key[None], value[None], hidden)[0].transpose(0, 1).reshape(count, -1)
+            query, key, value = states.transpose(0, 1)[None].split([shape.heads, shape.kv_heads, shape.kv_heads], 1)
+            if blocks:
+                return attend_in_blocks(query, key, value, blocks, shape.head_size**-0.5).view(count, -1)
+            assert hidden is not None
+            return plain_attention(query, key, value, hidden)[0].transpose(0, 1).reshape(count, -1)
 
         tokens = torch.from_numpy(ids).to(self.device)
         logits = self._logits(
@@ -236,8 +196,7 @@ class FusedDecoder(RolloutModel):
                 query, keys, values, hidden = (
                     part.unflatten(0, rows) for part in (query, keys.transpose(1, 2), values, mask)
                 )
-                drawn = attention(query, keys, values, hidden)
-                return together(self._prompts.attend(layer, query), drawn).reshape(active, -1)
+                return self._prompts.attend(layer, query, keys, values, hidden).reshape(active, -1)
             weights = torch.baddbmm(mask, query, keys, alpha=scale)  # [rows * kv heads, share, length]
             weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
             return torch.bmm(weights, values).view(active, -1)

@@ -177,8 +177,7 @@ def base_kernels(device: torch.device, dtype: torch.dtype, eps: float) -> Kernel
     """Return the fastest kernels for weights that a trained model also uses."""
     if device.type == "cpu" and dtype == torch.float32 and torch.backends.mkldnn.is_available() and not on_intel():
         return BaseKernels(eps)
-    # Here, too, Intel's processors only: others were not measured.
-    if device.type == "cpu" and dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported() and on_intel():
+    if device.type == "cpu" and dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return PackedKernels(eps)
     return PlainKernels(eps)
 

@@ -2,10 +2,12 @@
 
 Actions of a group have the prompt in common, and most of what a step's attention reads are the prompts.  So a slot
 holds drawn tokens only; its prompt stays where prefill put it.  All slots of a prompt attend to it as the tokens of
-one query.  A token's attention is put together from both parts by the logarithms of their sums of weights (as in
-arXiv 2402.05099), which is exact up to rounding.
+one query.
 
-For torch's fused attention on the CPU.
+For bfloat16 on the CPU.  There are two ways, equal up to rounding: one softmax over the products with prompt and drawn
+tokens; or torch's fused attention over each, put together by the logarithms of their sums of weights (as in
+arXiv 2402.05099).  The fused kernel takes no longer on Intel's processors only, where small products of bfloat16 copy
+every slice.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pipeline_lib.processor import on_intel
 from pipeline_lib.rollouts.rollout_model import Ints
 
 
@@ -69,18 +72,52 @@ class SharedPrompts:
         if len(targets) or self._parts is None or len(self._back) != count:
             self._parts = None
 
-    def attend(self, layer: int, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each slot's attention over its prompt, and the logarithm of its sum of weights.
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+        """Return each slot's attention over its prompt and its drawn tokens, ``[active, kv heads, share, head size]``.
 
         Args:
             layer: number of the layer.
             query: ``[active, kv heads, share, head size]``.
+            keys: of the drawn tokens, ``[active, kv heads, length, head size]``.
+            values: like ``keys``.
+            hidden: ``[active, kv heads, 1, length]``: 0 for tokens that are seen, else -inf.
+        """
+        if self._parts is None or len(self._back) != len(query):
+            self._arrange(len(query))
+        if on_intel():
+            return together(self._attend_to_prompts(layer, query), attention(query, keys, values, hidden))
+        return self._attend_at_once(layer, query, keys, values, hidden)
+
+    def _attend_at_once(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+        """Attend with one softmax over prompt and drawn tokens."""
+        assert self._parts is not None
+        query = query * query.shape[-1] ** -0.5
+        drawn = (query @ keys.transpose(2, 3)).add_(hidden)
+        mixed, weights = [], []
+        for part in self._parts:
+            (prompts, kv_heads, length, size), by_prompt = part.prompts.cells.shape[2:], (-1, part.most)
+            rows = query.index_select(0, part.numbers).unflatten(0, by_prompt).transpose(1, 2).flatten(2, 3)
+            key, value = part.prompts.cells[layer]
+            scores = query.new_empty(prompts, kv_heads, part.most, query.shape[2], length + drawn.shape[3])
+            products = (rows @ key.transpose(2, 3)).view(*scores.shape[:-1], length)
+            if part.hidden is None:
+                scores[..., :length] = products
+            else:
+                torch.add(products, part.hidden[:, :, None], out=scores[..., :length])
+            scores[..., length:] = drawn.index_select(0, part.numbers).unflatten(0, by_prompt).transpose(1, 2)
+            found = scores.softmax(-1)
+            over_prompt = found[..., :length].flatten(2, 3) @ value
+            mixed.append(over_prompt.view(*scores.shape[:-1], size).transpose(1, 2).flatten(0, 1))
+            weights.append(found[..., length:].transpose(1, 2).flatten(0, 1))
+        over_prompts, own = (x[0] if len(x) == 1 else torch.cat(x) for x in (mixed, weights))
+        return (own.index_select(0, self._back) @ values).add_(over_prompts.index_select(0, self._back))
+
+    def _attend_to_prompts(self, layer: int, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Return each slot's attention over its prompt, and the logarithm of its sum of weights.
 
         Returns:
             ``[active, kv heads, share, head size]``, and float32 ``[active, kv heads, share]``.
         """
-        if self._parts is None or len(self._back) != len(query):
-            self._arrange(len(query))
         assert self._parts is not None
         mixed, totals = [], []
         for part in self._parts:

@@ -1,9 +1,8 @@
 """Keys and values of all slots of a `decoder.FusedDecoder`.
 
-On the CPU slots are only as long as needed (rounded up), and keys are stored transposed, ``[head size, length]``:
-batched products of small contiguous matrices without transposition are up to four times as fast.  Only on Intel's
-processors products of bfloat16 copy every slice, so there torch's fused attention reads keys as they come; on others
-that takes twice as long.
+On the CPU slots are only as long as needed (rounded up), and keys of float32 are stored transposed,
+``[head size, length]``: batched products of small contiguous matrices without transposition are up to four times as
+fast.  Products of bfloat16 take them either way.
 Lengthening alternates between two blocks of memory, because new memory costs page faults.  Large caches, and those on
 other devices, get their full length at once and are sliced, so that there is one block.
 
@@ -19,7 +18,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pipeline_lib.processor import on_intel
 from pipeline_lib.rollouts.decoder_weights import Shape
 from pipeline_lib.rollouts.rollout_model import Ints
 
@@ -32,8 +30,8 @@ DEVICE_GRAIN = 128
 
 
 def turned(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether keys are stored transposed, for plain products instead of torch's fused attention."""
-    return device.type == "cpu" and (dtype == torch.float32 or not on_intel())
+    """Return whether keys are stored transposed."""
+    return device.type == "cpu" and dtype == torch.float32
 
 
 class SlotCache:

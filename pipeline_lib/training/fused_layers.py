@@ -25,10 +25,11 @@ from torch.nn import functional
 from pipeline_lib.memory import KEPT_PRODUCTS, give_back_memory
 from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.lora import plain_model
+from pipeline_lib.policies.token_blocks import Block, later
 from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.base_weights import MATRICES, Adapter, adapters_of, base_weights, linear
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, unsupported
-from pipeline_lib.training.tree_attention import NAME, Block, later
+from pipeline_lib.training.tree_attention import NAME
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy

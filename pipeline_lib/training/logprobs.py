@@ -17,10 +17,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from pipeline_lib.memory import LOGITS_CHUNK
+from pipeline_lib.policies.token_blocks import Block
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.sampling import scaled_logits
 from pipeline_lib.training.packing import MicroBatch
-from pipeline_lib.training.tree_attention import NAME, Block, attend_to_blocks, with_blocks
+from pipeline_lib.training.tree_attention import NAME, attend_to_blocks, with_blocks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pipeline_lib.policies.token_blocks import Block, blocks_of
 from pipeline_lib.training.batch import PolicyBatch
-from pipeline_lib.training.tree_attention import Block, blocks_of
 
 Ints = NDArray[np.int64]
 

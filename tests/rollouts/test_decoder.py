@@ -4,7 +4,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from pipeline_lib.policies.computing import cpu_numerics
-from pipeline_lib.rollouts import EngineError, Request, Sampling, slot_cache
+from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_prompts
 from pipeline_lib.rollouts.actions import decode_all
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
 from pipeline_lib.rollouts.generic_model import GenericModel
@@ -75,9 +75,9 @@ def test_slots_hold_what_was_placed_moved_and_appended(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "gpt2"])
-@pytest.mark.parametrize("intel", [True, False])  # it decides how keys lie in memory
+@pytest.mark.parametrize("intel", [True, False])  # it decides how slots attend
 def test_bfloat16_copies_of_float32_policies(kind: str, intel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_cache, "on_intel", lambda: intel)
+    monkeypatch.setattr(shared_prompts, "on_intel", lambda: intel)
     team = policy(kind, spread=1.0)
     engine = TransformersEngine(dtype=torch.bfloat16)
     engine.load({"team": team})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -10,7 +11,8 @@ from safetensors.torch import save_file
 from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.lora import merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.rollouts import EngineError, Request, Sampling, kernels, shared_decoder, slot_cache
+from pipeline_lib.rollouts import EngineError, Request, Sampling, kernels, shared_decoder, shared_prompts
+from pipeline_lib.rollouts import decoder as decoder_module
 from pipeline_lib.rollouts.shared_decoder import SharedDecoder
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.policy import LoraAdapter
@@ -80,6 +82,23 @@ def test_every_agent_acts_with_its_own_adapter_in_one_batch(kind: str):
     assert len({actions[0].ids for actions in found[:3]}) > 1
 
 
+def test_agents_on_one_base_have_a_forest(monkeypatch: pytest.MonkeyPatch):
+    """Each node is computed below the adapter of its own agent."""
+    agents = team("qwen2")
+    decoder, owners = SharedDecoder([agents[name] for name in ("helper", "main")]), np.array([0, 1, 0, 1, 1])
+    prompts = [PROMPTS[0], *PROMPTS, PROMPTS[1][:8]]
+    with torch.inference_mode():
+        rows = decoder.prefill(prompts, True, owners)
+        monkeypatch.setattr(decoder, "_large", True)
+        monkeypatch.setattr(decoder_module, "PLAIN_TOKENS", 4)
+        found = decoder.prefill(prompts, True, owners)
+    assert torch.allclose(rows.logits, found.logits, atol=1e-5)
+    assert not torch.allclose(found.logits[0], found.logits[1], atol=1e-3)
+    for number, prompt in enumerate(prompts):
+        own, other = (p.cache.cells[:, :, number, :, : len(prompt)] for p in (rows, found))
+        assert torch.allclose(own, other, atol=1e-5)
+
+
 def test_single_tokens_are_remembered_by_agent():
     agents = team()
     engine = TransformersEngine()
@@ -139,14 +158,13 @@ def test_merged_weights_can_be_saved_after_sampling(tmp_path):
     save_file({key: value.contiguous() for key, value in state.items()}, tmp_path / "merged.safetensors")
 
 
-@pytest.mark.parametrize("intel", [True, False])  # it decides how keys lie in memory
+@pytest.mark.parametrize("intel", [True, False])  # it decides how slots attend
 @pytest.mark.parametrize(("packs", "few"), [(True, 32), (False, 0), (False, 32)])
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])  # with norms of heads, and with biases
 def test_bfloat16_bases_act_as_the_trainer_sees_them(
     intel: bool, packs: bool, few: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    for module in (slot_cache, kernels):
-        monkeypatch.setattr(module, "on_intel", lambda: intel)
+    monkeypatch.setattr(shared_prompts, "on_intel", lambda: intel)
     monkeypatch.setattr(shared_decoder, "PACKED_FROM", 1 if packs else 100)
     monkeypatch.setattr(shared_decoder, "FEW_ROWS", few)
     packed: list[torch.Tensor] = []
@@ -169,14 +187,12 @@ def test_bfloat16_bases_act_as_the_trainer_sees_them(
     assert torch.cat(off).mean() < 0.07  # single actions are off by up to 0.2
     decoder = engine._loaded["main"].model
     assert isinstance(decoder, SharedDecoder) and decoder._weights is decoder._base  # given back
-    can = intel and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    can = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     assert len(packed) == (4 * len(decoder._layers) + 1 if can and packs else 0)
     assert all(weight.is_mkldnn for weight in packed)
 
 
 def test_packed_matrices_have_the_present_adapters_in_them(monkeypatch: pytest.MonkeyPatch):
-    for module in (slot_cache, kernels):
-        monkeypatch.setattr(module, "on_intel", lambda: True)
     monkeypatch.setattr(shared_decoder, "PACKED_FROM", 1)
     agents = narrow_team("llama")
     engine = TransformersEngine()
@@ -207,7 +223,6 @@ def test_own_temperatures_are_drawn_apart():
 
 
 def test_matrices_are_packed_if_there_is_room(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernels, "on_intel", lambda: True)
     monkeypatch.setattr(shared_decoder, "PackedKernels", kernels.Kernels)  # as float32, which packs nothing
     agents, engine = team(), TransformersEngine()
     engine.load(agents)

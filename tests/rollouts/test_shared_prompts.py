@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline_lib.rollouts import Request, Sampling, batching, slot_cache
+from pipeline_lib.rollouts import Request, Sampling, batching, decoder, shared_prompts, slot_cache
+from pipeline_lib.rollouts.kernels import PlainKernels
 from pipeline_lib.rollouts.shared_prompts import KeptPrompts, SharedPrompts, attention, together
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from tests.rollouts.tiny import FAST, policy, reference_logprobs
@@ -12,13 +13,14 @@ from tests.rollouts.tiny import FAST, policy, reference_logprobs
 SAMPLING = Sampling(max_new_tokens=12, temperature=0.9)
 
 
-@pytest.fixture
-def by_fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise float32 takes plain products, and rounding of bfloat16 would hide small errors."""
+@pytest.fixture(params=[True, False], ids=["on Intel", "elsewhere"], autouse=True)
+def in_float32(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding of bfloat16, for which prompts are shared, would hide small errors."""
     monkeypatch.setattr(slot_cache, "turned", lambda device, dtype: False)
+    monkeypatch.setattr(decoder, "kernels_for", lambda device, dtype, eps, widths: PlainKernels(eps))
+    monkeypatch.setattr(shared_prompts, "on_intel", lambda: request.param)
 
 
-@pytest.mark.usefixtures("by_fused_attention")
 @pytest.mark.parametrize("kind", FAST)
 @pytest.mark.parametrize("rows", [3, 7, 64])
 def test_actions_have_their_own_log_probabilities(kind: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,17 +57,20 @@ def test_parts_together_are_the_attention_over_both() -> None:
 
 def test_prompts_that_no_slot_continues_are_given_up() -> None:
     first, second = (KeptPrompts(torch.randn(1, 2, 4, 1, 6, 8), np.array([6, 2, 5, 3])) for _ in range(2))
-    prompts, query = SharedPrompts(), torch.randn(8, 1, 2, 8)
+    prompts, query, own = SharedPrompts(), torch.randn(8, 1, 2, 8), torch.randn(2, 8, 1, 3, 8)
+    hidden = torch.zeros(8, 1, 1, 3)
+    hidden[::2, ..., 1:] = float("-inf")
     prompts.clear(8)
     prompts.place(first, np.array([0, 1, 2, 3]), np.array([0, 1, 2, 3]))
     prompts.place(second, np.array([3, 2, 1, 1]), np.array([4, 5, 6, 7]))
 
     def exact(source: KeptPrompts, row: int, slot: int) -> torch.Tensor:
-        key, value = source.cells[0, :, row : row + 1, :, : source.lengths[row]]
-        return attention(query[slot : slot + 1], key, value, None)[0][0]
+        drawn = own[:, slot, :, : 3 - 2 * (slot % 2 == 0)]
+        keys, values = torch.cat([source.cells[0, :, row, :, : source.lengths[row]], drawn], 2)
+        return (query[slot] @ keys.transpose(1, 2) / 8**0.5).softmax(-1) @ values
 
     def check(held: list[tuple[KeptPrompts, int]]) -> None:
-        found, _ = prompts.attend(0, query[: len(held)])
+        found = prompts.attend(0, query[: len(held)], *own[:, : len(held)], hidden[: len(held)])
         for slot, (source, row) in enumerate(held):
             assert torch.allclose(found[slot], exact(source, row, slot), atol=1e-6)
             assert prompts.lengths[slot] == source.lengths[row]

@@ -110,7 +110,7 @@ def test_values_and_gradients_are_those_of_a_graph(
 def test_attention_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = adapted("llama")
     expected = scored(owner, passes(ROWS, 64, True), None)
-    monkeypatch.setattr("pipeline_lib.training.tree_attention.BLOCK", 2)
+    monkeypatch.setattr("pipeline_lib.policies.token_blocks.BLOCK", 2)
     found = scored(owner, passes(ROWS, 64, True), fused_layers(owner))
     for own, theirs in zip(found, expected, strict=True):
         assert torch.allclose(own, theirs, rtol=1e-4, atol=1e-4)

@@ -7,12 +7,13 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pipeline_lib.policies import trained_model
+from pipeline_lib.policies import token_blocks, trained_model
 from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.kept_products import KeptProducts
+from pipeline_lib.policies.token_blocks import blocks_of
 from pipeline_lib.settings.policy import LoraAdapter
 from pipeline_lib.training import tree_attention as module
-from pipeline_lib.training.tree_attention import NAME, TreeAttention, attend_to_blocks, blocks_of, with_blocks
+from pipeline_lib.training.tree_attention import NAME, TreeAttention, attend_to_blocks, with_blocks
 from tests.training.test_logprobs import SIZE
 
 #: Trees as runs (first token, end, parent of the first), each with the row and the place where it begins.
@@ -48,7 +49,7 @@ def sees(runs: list[tuple[int, int, int]]) -> list[set[int]]:
 def test_values_and_gradients_are_those_of_a_mask(
     name: str, share: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", longest)
+    monkeypatch.setattr(token_blocks, "BLOCK", longest)
     torch.manual_seed(0)
     size = (2, 15, 2)  # rows, tokens, kv heads
     visible = torch.zeros(2, 15, 15, dtype=torch.bool)
@@ -104,8 +105,8 @@ def test_under_gradient_checkpointing_it_is_computed_once_if_there_is_room(
     attend_to_blocks(model.get_base_model())
     mask = with_blocks(torch.ones(1, 1, 6, 6, dtype=torch.bool).tril(), tuple(blocks_of(0, 0, [(0, 6, -1)])))
     calls = []
-    attend = module._attend
-    monkeypatch.setattr(module, "_attend", lambda *given: calls.append(given) or attend(*given))
+    attend = module.attend
+    monkeypatch.setattr(module, "attend", lambda *given: calls.append(given) or attend(*given))
 
     def gradients() -> list[torch.Tensor]:
         calls.clear()
