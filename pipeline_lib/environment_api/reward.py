@@ -38,8 +38,11 @@ def total(terms: Mapping[str, float]) -> float:
 
 
 def is_enough(reward: float, bounds: tuple[float, float], share: float) -> bool:
-    """Return whether a turn's reward is this share of the greatest; rounding cannot keep an episode from ending."""
-    return reward >= share * bounds[1] - 1e-9
+    """Return whether a turn's reward is this share of the greatest; rounding cannot keep an episode from ending.
+
+    A greatest reward below 0 has no share that could be reached, so it has to be reached itself.
+    """
+    return reward >= min(share * bounds[1], bounds[1]) - 1e-9
 
 
 def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None = None) -> R:

@@ -13,8 +13,7 @@ and those of keys and values.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,12 @@ from torch.nn import functional
 from pipeline_lib.memory import KEPT_PRODUCTS, give_back_memory
 from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.lora import plain_model
-from pipeline_lib.policies.token_blocks import Block, later
+from pipeline_lib.policies.token_blocks import Block
 from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.base_weights import MATRICES, Adapter, adapters_of, base_weights, linear
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, unsupported
+from pipeline_lib.training.buffered_attention import BufferedAttention
+from pipeline_lib.training.buffers import Buffers, aligned, pieces
 from pipeline_lib.training.tree_attention import NAME
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Tokens are padded to a multiple of this number, since oneDNN compiles kernels for each number.
 TOKENS = 32
-#: Parts of a buffer begin at multiples of so many numbers.
-ALIGNED = 32
 
 
 def fused_layers(policy: Policy) -> FusedLayers | None:
@@ -80,20 +79,6 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """The tokens of a block, ``first`` up to ``end``, and what they see, the block itself at the end."""
-
-    first: int
-    end: int
-    seen: tuple[tuple[int, int], ...]
-
-    @property
-    def width(self) -> int:
-        """Return how many tokens are seen."""
-        return sum(end - first for first, end in self.seen)
-
-
-@dataclass(frozen=True, slots=True)
 class _Kept:
     """What the backward pass of a layer needs; by tokens, unless another shape stands here."""
 
@@ -106,33 +91,16 @@ class _Kept:
     reduced: dict[str, Tensor]  #: by matrix, products with its adapters' ``reduce``
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the attention of a stretch is computed: views of buffers, made once for all layers."""
-
-    seen: tuple[tuple[int, int], ...]  #: as in `_Stretch`
-    scores: Tensor  #: ``[kv heads, share * stretch, seen]``
-    later: tuple[Tensor, Tensor]  #: of scores, those of the block itself, and which of them are of later tokens
-    part: Tensor  #: ``[kv heads, share * stretch, size]``
-    by_head: Tensor  #: the same as ``[kv heads, share, stretch, size]``
-    of_mixed: Tensor  #: gradient of attention's result, like ``by_head``
-    of_queries: Tensor  #: gradient of the queries, like ``by_head``, float32
-    of_seen: Tensor  #: ``[2 (keys, values), kv heads, seen, size]``
-    sums: list[tuple[Tensor, Tensor]]  #: gradients of all keys and values, float32, and what is added to them
-
-
 @dataclass(slots=True)
 class _Run:
     """One forward pass, until its gradient is computed."""
 
-    stretches: list[_Stretch]
-    sizes: list[int]  #: of stretches, and of the padding behind each, one after the other
+    attention: BufferedAttention
     turns: tuple[Tensor, Tensor]  #: cosines and sines, float32 ``[tokens, half of size]``
     joined: list[dict[str, _Joined]]  #: by layer, by matrix
     hidden: Tensor  #: ``[layers, tokens, width]``: what went into each layer
     kept: list[_Kept]  #: of the first layers
     space: Tensor | None  #: where all of this lies
-    places: list[_Place]  #: by stretch; other passes may move the buffers
 
 
 class FusedLayers:
@@ -162,8 +130,7 @@ class FusedLayers:
             for weight in (part.adapter.reduce, part.adapter.expand)
         ]
         self._space: Tensor | None = None
-        self._buffers: dict[str, Tensor] = {}
-        self._views: dict[tuple[Any, ...], Tensor] = {}  # of buffers, by name and shape
+        self._buffer = Buffers()
 
     @property
     def usable(self) -> bool:
@@ -184,28 +151,26 @@ class FusedLayers:
         embedded = functional.embedding(functional.pad(ids.flatten(), more), self._weights.embedding)
         angles = functional.pad(places.flatten(), more)[:, None].float() * self._rotary.inv_freq.float()
         turns = angles.cos() * self._rotary.attention_scaling, angles.sin() * self._rotary.attention_scaling
-        found: Tensor = _Function.apply(
-            self, embedded, turns, _stretches(blocks, ids.shape[1]), torch.is_grad_enabled(), *self._parameters
-        )
+        attention = BufferedAttention(self._shape, self._kind, blocks, ids.shape[1], len(embedded))
+        found: Tensor = _Function.apply(self, embedded, turns, attention, torch.is_grad_enabled(), *self._parameters)
         normed: Tensor = self._norm(found[: ids.numel()])
         return normed.view(*ids.shape, -1)
 
     def free(self) -> None:
         """Give back all buffers."""
         self._space = None
-        self._buffers.clear()
-        self._views.clear()
+        self._buffer.clear()
         give_back_memory()
 
     def forward(
-        self, embedded: Tensor, turns: tuple[Tensor, Tensor], stretches: list[_Stretch], keep: bool
+        self, embedded: Tensor, turns: tuple[Tensor, Tensor], attention: BufferedAttention, keep: bool
     ) -> tuple[Tensor, _Run]:
         """Return the result of the last layer, ``[tokens, width]``, and what `backward` needs (if ``keep``)."""
         joined = [
             {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
             for layer, weights in zip(self._parts, self._weights.layers, strict=True)
         ]
-        run = self._prepare(embedded, turns, stretches, joined, keep)
+        run = self._prepare(embedded, turns, attention, joined, keep)
         out = torch.empty_like(embedded)
         for number in range(self._shape.depth):
             hidden = run.hidden[number if keep else 0]
@@ -219,7 +184,7 @@ class FusedLayers:
         if run.space is None:
             raise RuntimeError("the gradient of these layers was computed before, and nothing is kept of them")
         found: list[list[Tensor]] = []
-        run.places = self._places(run.stretches, run.sizes, len(gradient))
+        run.attention.lay_out(self._buffer)  # passes in between may have moved the buffers
         total = self._buffer("gradient", gradient.shape, torch.float32).copy_(gradient)
         for number in reversed(range(self._shape.depth)):
             hidden = run.hidden[number]
@@ -237,7 +202,7 @@ class FusedLayers:
             "qkv", self._normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias, joined, kept, states
         )
         self._turn(states, layer.heads_norm, run.turns, kept)
-        self._attend(run, kept)
+        run.attention.attend(kept.heads, kept.weights, kept.mixed)
         kept.middle.copy_(hidden)
         self._product("out", kept.mixed, layer.out, layer.out_bias, joined, kept, kept.middle, add=True)
         normed = self._normed(kept.middle, layer.mlp_norm)
@@ -254,8 +219,9 @@ class FusedLayers:
         layer, kept = self._weights.layers[number], self._kept(number, run)
         found: dict[str, list[Tensor]] = {}
 
-        def back(matrix: str, weight: Tensor, given: Tensor, x: Tensor) -> Tensor:
-            of_x = self._buffer("of " + matrix, x.shape, x.dtype)
+        def back(matrix: str, weight: Tensor, given: Tensor, x: Tensor, of_x: Tensor | None = None) -> Tensor:
+            if of_x is None:
+                of_x = self._buffer("of " + matrix, x.shape, x.dtype)
             found[matrix] = self._product_back(number, matrix, weight, given, x, run, kept, of_x)
             return of_x
 
@@ -265,8 +231,8 @@ class FusedLayers:
         of_normed = back("gate_up", layer.gate_up, of_mlp, self._normed(kept.middle, layer.mlp_norm))
         self._add_norm_back(kept.middle, layer.mlp_norm, of_normed, total)
         given.copy_(total)
-        back("out", layer.out, given, kept.mixed)
-        of_heads = self._attend_back(run, kept)
+        back("out", layer.out, given, kept.mixed, run.attention.of_mixed)
+        of_heads = run.attention.back(kept.heads, kept.weights)
         of_states = self._turn_back(of_heads, layer.heads_norm, run.turns, kept)
         of_normed = back("qkv", layer.qkv, of_states, self._normed(hidden, layer.attention_norm))
         self._add_norm_back(hidden, layer.attention_norm, of_normed, total)
@@ -396,47 +362,6 @@ class FusedLayers:
         torch.mul(second, cosines, out=turned[..., half:]).addcmul_(first, sines)
         return turned
 
-    def _attend(self, run: _Run, kept: _Kept) -> None:
-        """Compute attention over what each token sees."""
-        queries, seen = self._split(kept.heads)
-        kept.mixed.zero_()  # padding sees nothing
-        asked = queries.split(run.sizes, 2)[::2]
-        mixed = self._by_head(kept.mixed).split(run.sizes, 2)[::2]
-        for place, weights, query, result in zip(run.places, kept.weights, asked, mixed, strict=True):
-            keys, values = _of(seen, place.seen)
-            torch.bmm(query.flatten(1, 2), keys.transpose(1, 2), out=place.scores)
-            place.later[0].masked_fill_(place.later[1], float("-inf"))
-            torch.softmax(place.scores, -1, out=weights)
-            torch.bmm(weights, values, out=place.part)
-            result.copy_(place.by_head)
-
-    def _attend_back(self, run: _Run, kept: _Kept) -> Tensor:
-        """Return the gradients of queries, keys and values, in float32, as `_Kept.heads` has them."""
-        queries, seen = self._split(kept.heads)
-        found = self._buffer("of heads", kept.heads.shape, torch.float32).zero_()
-        asked = queries.split(run.sizes, 2)[::2]
-        for place, weights, query in zip(run.places, kept.weights, asked, strict=True):
-            keys, values = _of(seen, place.seen)
-            given = place.of_mixed.flatten(1, 2)
-            torch.bmm(weights.transpose(1, 2), given, out=place.of_seen[1])
-            torch.bmm(given, values.transpose(1, 2), out=place.scores)
-            of_scores = torch._softmax_backward_data(place.scores, weights, -1, weights.dtype)
-            torch.bmm(of_scores, keys, out=place.part)
-            place.of_queries.copy_(place.by_head)
-            torch.bmm(of_scores.transpose(1, 2), query.flatten(1, 2), out=place.of_seen[0])
-            for total, part in place.sums:
-                total.add_(part)
-        return found
-
-    def _split(self, heads: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries, ``[kv heads, share, tokens, size]``, and ``[2 (keys, values), kv heads, tokens, size]``."""
-        queries, others = heads.split([self._shape.heads, 2 * self._shape.kv_heads])
-        return queries.unflatten(0, (self._shape.kv_heads, -1)), others.unflatten(0, (2, -1))
-
-    def _by_head(self, mixed: Tensor) -> Tensor:
-        """Return ``[kv heads, share, tokens, size]`` of ``[tokens, heads * size]``."""
-        return mixed.view(len(mixed), self._shape.kv_heads, -1, self._shape.head_size).permute(1, 2, 0, 3)
-
     @property
     def _kind(self) -> torch.dtype:
         return self._weights.embedding.dtype
@@ -445,32 +370,21 @@ class FusedLayers:
     def _scale(self) -> float:
         return float(self._shape.head_size**-0.5)
 
-    def _buffer(self, name: str, shape: Sequence[int], kind: torch.dtype) -> Tensor:
-        """Return the buffer of a name, with any content."""
-        view = self._views.get((name, *shape))
-        if view is None:
-            known, count = self._buffers.get(name), math.prod(shape)
-            if known is None or len(known) < count:
-                known = self._buffers[name] = torch.empty(count, dtype=kind)
-                self._views.clear()
-            view = self._views[name, *shape] = known[:count].view(shape)
-        return view
-
     def _prepare(
         self,
         embedded: Tensor,
         turns: tuple[Tensor, Tensor],
-        stretches: list[_Stretch],
+        attention: BufferedAttention,
         joined: list[dict[str, _Joined]],
         keep: bool,
     ) -> _Run:
         """Return a pass that has the embeddings in, with space for what it keeps."""
         depth = self._shape.depth if keep else 1
-        shapes = self._shapes(len(embedded), stretches, joined[0])
-        each = sum(map(_aligned, shapes))
+        shapes = self._shapes(len(embedded), attention, joined[0])
+        each = sum(map(aligned, shapes))
         room = self._shape.depth if self._most is None else self._most // (each * embedded.element_size())
         room = min(room, depth) if keep else 0
-        first = depth * _aligned(embedded.shape)
+        first = depth * aligned(embedded.shape)
         space = self._space
         self._space = None
         if space is None or len(space) < first + room * each:
@@ -479,62 +393,23 @@ class FusedLayers:
             space = torch.empty(first + room * each, dtype=embedded.dtype)
         hidden = space[: depth * embedded.numel()].view(depth, *embedded.shape)
         hidden[0].copy_(embedded)
-        kept = [self._named(_views(space[first + n * each :], shapes), stretches, joined[0]) for n in range(room)]
+        kept = [self._named(pieces(space[first + n * each :], shapes), attention, joined[0]) for n in range(room)]
         if not keep:
             self._space = space
-        sizes = [size for one, end in zip(stretches, _ends(stretches, len(embedded)), strict=True)
-                 for size in (one.end - one.first, end - one.end)]  # fmt: skip
-        places = self._places(stretches, sizes, len(embedded))
-        return _Run(stretches, sizes, turns, joined, hidden, kept, space if keep else None, places)
-
-    def _places(self, stretches: Sequence[_Stretch], sizes: Sequence[int], tokens: int) -> list[_Place]:
-        """Return where attention is computed."""
-        shape, kind = self._shape, self._kind
-        kv, share = shape.kv_heads, shape.heads // shape.kv_heads
-        size = shape.head_size
-        rows = [share * (one.end - one.first) for one in stretches]
-        self._buffer("scores", (kv * max(n * one.width for n, one in zip(rows, stretches, strict=True)),), kind)
-        self._buffer("part", (kv * max(rows) * size,), kind)
-        self._buffer("of seen", (2 * kv * max(one.width for one in stretches) * size,), kind)
-        found = self._buffer("of heads", (shape.heads + 2 * kv, tokens, size), torch.float32)
-        queries, seen = self._split(found)
-        of_mixed = self._by_head(self._buffer("of out", (tokens, shape.heads * size), kind)).split(list(sizes), 2)[::2]
-        places = []
-        for stretch, mixed, query in zip(stretches, of_mixed, queries.split(list(sizes), 2)[::2], strict=True):
-            count = stretch.end - stretch.first
-            scores = self._buffer("scores", (kv, share * count, stretch.width), kind)
-            part = self._buffer("part", (kv, share * count, size), kind)
-            of_seen = self._buffer("of seen", (2, kv, stretch.width, size), kind)
-            own = scores.unflatten(1, (share, count))[..., stretch.width - count :]
-            pieces = of_seen.split([end - first for first, end in stretch.seen], 2)
-            sums = [(seen[:, :, first:end], one) for (first, end), one in zip(stretch.seen, pieces, strict=True)]
-            places.append(
-                _Place(
-                    stretch.seen,
-                    scores,
-                    (own, later(count)),
-                    part,
-                    part.unflatten(1, (share, count)),
-                    mixed,
-                    query,
-                    of_seen,
-                    sums,
-                )
-            )
-        return places
+        attention.lay_out(self._buffer)
+        return _Run(attention, turns, joined, hidden, kept, space if keep else None)
 
     def _kept(self, number: int, run: _Run) -> _Kept:
         """Return where a layer keeps what its backward pass needs."""
         if number < len(run.kept):
             return run.kept[number]
-        shapes = self._shapes(run.hidden.shape[1], run.stretches, run.joined[0])
-        buffer = self._buffer("kept", (sum(map(_aligned, shapes)),), self._kind)
-        return self._named(_views(buffer, shapes), run.stretches, run.joined[0])
+        shapes = self._shapes(run.hidden.shape[1], run.attention, run.joined[0])
+        buffer = self._buffer("kept", (sum(map(aligned, shapes)),), self._kind)
+        return self._named(pieces(buffer, shapes), run.attention, run.joined[0])
 
-    def _shapes(self, tokens: int, stretches: Sequence[_Stretch], joined: dict[str, _Joined]) -> list[tuple[int, ...]]:
+    def _shapes(self, tokens: int, attention: BufferedAttention, joined: dict[str, _Joined]) -> list[tuple[int, ...]]:
         """Return the shapes of what a layer keeps, in the order of `_named`."""
         shape, layer = self._shape, self._weights.layers[0]
-        share = shape.heads // shape.kv_heads
         raw = [] if layer.heads_norm is None else [(shape.heads + shape.kv_heads, tokens, shape.head_size)]
         return [
             *raw,
@@ -542,14 +417,14 @@ class FusedLayers:
             (tokens, shape.heads * shape.head_size),
             (tokens, shape.width),
             (tokens, len(layer.gate_up)),
-            *((shape.kv_heads, share * (one.end - one.first), one.width) for one in stretches),
+            *attention.weights,
             *((tokens, len(adapters.reduce)) for adapters in joined.values()),
         ]
 
-    def _named(self, views: Iterator[Tensor], stretches: Sequence[_Stretch], joined: dict[str, _Joined]) -> _Kept:
+    def _named(self, views: Iterator[Tensor], attention: BufferedAttention, joined: dict[str, _Joined]) -> _Kept:
         raw = None if self._weights.layers[0].heads_norm is None else next(views)
         heads, mixed, middle, mlp = itertools.islice(views, 4)
-        weights = list(itertools.islice(views, len(stretches)))
+        weights = list(itertools.islice(views, len(attention.weights)))
         return _Kept(raw, heads, weights, mixed, middle, mlp, dict(zip(joined, views, strict=True)))
 
 
@@ -562,13 +437,13 @@ class _Function(torch.autograd.Function):
         layers: FusedLayers,
         embedded: Tensor,
         turns: tuple[Tensor, Tensor],
-        stretches: list[_Stretch],
+        attention: BufferedAttention,
         keep: bool,
         *weights: Tensor,
     ) -> Tensor:
         """Return the hidden states behind the last layer; ``weights`` are those whose gradient is asked for."""
         with torch.autocast("cpu", enabled=False):
-            out, run = layers.forward(embedded, turns, stretches, keep)
+            out, run = layers.forward(embedded, turns, attention, keep)
         ctx.layers, ctx.run = layers, run
         return out
 
@@ -602,42 +477,3 @@ def _joined(parts: Sequence[_Part], weight: Tensor) -> _Joined:
         expand[part.rows, part.columns] = part.adapter.expand.t() * part.adapter.scale
     scales = [part.adapter.scale for part in parts for _ in part.adapter.reduce]
     return _Joined(reduce, expand, torch.tensor(scales)[:, None])
-
-
-def _stretches(blocks: Iterable[Block], length: int) -> list[_Stretch]:
-    """Return blocks with places in the flattened rows; neighbours among what they see are one."""
-    found = []
-    for block in blocks:
-        start, seen = block.row * length, list[tuple[int, int]]()
-        for first, end in (*block.before, (block.first, block.end)):
-            if seen and seen[-1][1] == first + start:
-                seen[-1] = (seen[-1][0], end + start)
-            else:
-                seen.append((first + start, end + start))
-        found.append(_Stretch(block.first + start, block.end + start, tuple(seen)))
-    return found
-
-
-def _ends(stretches: Sequence[_Stretch], tokens: int) -> list[int]:
-    """Return where the next stretch begins behind each."""
-    return [*(one.first for one in stretches[1:]), tokens]
-
-
-def _of(seen: Tensor, parts: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-    """Return the keys and the values of parts, ``[kv heads, seen, size]`` each, in order."""
-    found = [seen.narrow(2, first, end - first) for first, end in parts]
-    keys, values = (found[0] if len(found) == 1 else torch.cat(found, 2)).unbind()
-    return keys, values
-
-
-def _aligned(shape: Sequence[int]) -> int:
-    """Return how many numbers a part of a buffer takes."""
-    return -(-math.prod(shape) // ALIGNED) * ALIGNED
-
-
-def _views(space: Tensor, shapes: Iterable[Sequence[int]]) -> Iterator[Tensor]:
-    """Yield consecutive parts of a buffer."""
-    place = 0
-    for shape in shapes:
-        yield space[place : place + math.prod(shape)].view(shape)
-        place += _aligned(shape)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_api.reward import is_enough, total
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward
 from pipeline_lib.environments.coding.settings import (
@@ -34,6 +34,14 @@ def facts(helper, main, passed=0.0, **more):
 
 def terms(structure, syntax, tests, cooperation):
     return pytest.approx({"structure": structure, "syntax": syntax, "tests": tests, "cooperation": cooperation})
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("greatest", [4.0, 0.0, -1.0])
+def test_the_greatest_reward_always_ends_an_episode(greatest: float, share: float):
+    bounds = (-3.0, greatest)
+    assert is_enough(greatest, bounds, share)
+    assert is_enough(greatest - 1.6, bounds, share) == (greatest == 4 and share == 0.5)
 
 
 @pytest.mark.parametrize(

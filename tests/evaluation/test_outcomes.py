@@ -347,6 +347,7 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
     ("no problem", "o.csv", TABLE + ",a,1\n", {}, "line 26, column 'problem': the cell is empty"),
     ("no system", "o.csv", TABLE + "p99, ,1\n", {}, "line 26, column 'system': the cell is empty"),
     ("not text", "o.csv", TABLE.encode() + b"p\xff,a,1\n", {}, "o.csv, line 26: not UTF-8 text"),
+    ("a key twice", "o.jsonl", '{"problem": 1, "problem": 2}', {}, "o.jsonl, line 1: the key 'problem' occurs twice"),
     ("a broken line", "o.jsonl", '{"problem": 1}\n{"problem": \n', {}, "o.jsonl, line 2: not JSON"),
     ("no object", "o.jsonl", "[1, 2]\n", {}, "o.jsonl, line 1: not an object with a value for every column"),
     ("too deep", "o.jsonl", "[" * 100_000, {}, "o.jsonl, line 1: not JSON"),

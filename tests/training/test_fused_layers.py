@@ -229,7 +229,7 @@ def test_what_lies_in_buffers_changes_nothing(dtype: torch.dtype) -> None:
         scored(owner, larger, used)
         for most in (None, 0):
             assert used._space is not None
-            for held in (used._space, *used._buffers.values()):
+            for held in (used._space, *used._buffer):
                 held.fill_(float("nan"))
             used._most = most
             assert all(map(torch.equal, fresh, scored(owner, batches, used)))
@@ -241,11 +241,11 @@ def test_buffers_are_given_back() -> None:
     assert layers is not None
     scored(owner, batches, layers)
     space = layers._space
-    assert space is not None and layers._buffers
+    assert space is not None and list(layers._buffer)
     scored(owner, batches, layers)
     assert layers._space is space
     layers.free()
-    assert layers._space is None and not layers._buffers and not layers._views
+    assert layers._space is None and not list(layers._buffer)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_an_update_takes_the_same_steps(loss: dict[str, float], tokens: int, mon
         assert (len(micro_batches(batch, tokens, True, 640)) > 1) == (tokens == 64)
         for _ in range(2):
             report = update_policy(one, batch, settings.loss, 1e-3, lambda: None)
-        assert one.layers is None or not one.layers._buffers
+        assert one.layers is None or not list(one.layers._buffer)
         return torch.cat([p.detach().flatten() for _, p in owner.trainable()]), report
 
     (own, report), (expected, theirs) = update(True), update(False)
