@@ -202,7 +202,8 @@ def need(
         needed.lasting["base for the critic"] = 4.0 * reader.sizes.parameters
     adapters = [held for held in policies if held.kind == "lora"]
     shared = [held for held in adapters if held not in copies] if here else []
-    engines = _side_by_side(shared) * (width if on_gpu else 4)
+    reduce, expand = _side_by_side(shared)
+    engines = (reduce + expand) * (width if on_gpu else 4)
     needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + engines
     largest = max(policies, key=lambda held: held.sizes.parameters).sizes
     needed.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
@@ -220,7 +221,7 @@ def need(
         packs = rolled == 2 and params.rollouts.max_new_tokens >= PACKED_FROM and any(h.sizes.fused for h in shared)
         if packs and not on_gpu:
             matrices = sum(math.prod(shape) for shapes in largest.linear.values() for shape in shapes)
-            more = 2.0 * (matrices + largest.vocabulary * largest.width)
+            more = 2.0 * (matrices + largest.vocabulary * largest.width + expand)
             if needed.total + more <= limit:
                 needed.phases["sampling"]["packed matrices"] = more
     if not on_gpu and stage == "train" and params.train.processes > 1:
@@ -243,16 +244,19 @@ def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
     return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, targets)
 
 
-def _side_by_side(policies: Sequence[_Held]) -> int:
-    """Return the numbers in the engine's copies of adapters: joined matrices times the columns of all agents."""
-    total = 0
+def _side_by_side(policies: Sequence[_Held]) -> tuple[int, int]:
+    """Return the numbers in the engine's copies of adapters, in front of and behind their columns.
+
+    These are sides of joined matrices times the columns of all agents.
+    """
+    reduce = expand = 0
     for names in JOINED:
         columns = sum(held.rank for held in policies for name in names if name in held.targets)
         if columns:
             sizes = policies[0].sizes
-            outs = sum(shape[1] for name in names for shape in sizes.linear.get(name, ()))
-            total += columns * (outs + sum(shape[0] for shape in sizes.linear.get(names[0], ())))
-    return total
+            reduce += columns * sum(shape[0] for shape in sizes.linear.get(names[0], ()))
+            expand += columns * sum(shape[1] for name in names for shape in sizes.linear.get(name, ()))
+    return reduce, expand
 
 
 def _sampling(

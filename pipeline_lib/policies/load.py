@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import PreTrainedModel
 
+from pipeline_lib.memory import give_back_memory
 from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.computing import compute_type
@@ -152,5 +153,6 @@ def _load(
         for parameter in model.parameters():
             # Out of the mapped file, which stays in memory as a whole while any part of it is used.
             parameter.data = parameter.data.clone()
+        give_back_memory()
         _bases[key] = model
     return model, tokenizer

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.load import Changes, changed_params
@@ -33,7 +33,7 @@ class StudySettings(Section):
     against: dict[str, str] = Field(
         description="a level of each factor: the reference cell, with which all others are compared"
     )
-    seeds: tuple[int, ...] = Field(
+    seeds: tuple[StrictInt, ...] = Field(
         (0, 1, 2, 3, 4), min_length=MIN_SEEDS, description="training seeds of every cell, at least three"
     )
 

@@ -9,8 +9,9 @@ Agents that a server plays have no folder.  Weights are safetensors.  An adapter
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,6 +175,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
             step=step,
             holds=holds,
             prompts=prompts,
+            fence=fence(prompts.values()),
             later=later,
             base_model=first or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
             program=program,
@@ -208,6 +210,11 @@ def _program(params: Params, team: Any, prompts: dict[str, str], bases: dict[str
         load=load,
         length=params.rollouts.max_new_tokens,
     ).lstrip()
+
+
+def fence(texts: Iterable[str]) -> str:
+    """Return what Markdown takes as the edge of a block with any of ``texts`` in it: more backticks than they have."""
+    return "`" * (1 + max([2, *(len(run) for text in texts for run in re.findall("`+", text))]))
 
 
 def told_later(environment: Environment[Any, Any]) -> str:

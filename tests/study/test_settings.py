@@ -61,6 +61,7 @@ def test_a_preset_brings_its_others_along(tmp_path: Path) -> None:
         ({"seeds": [0, 1]}, "seeds: got [0, 1]; the list needs 3 or more values"),
         ({"seeds": "all"}, "seeds: got 'all'; this is a list: [a, b]"),
         ({"seeds": [0, 1, 1]}, "must be different"),
+        ({"seeds": [0, True, 2.0]}, "seeds"),
         ({"seeds": [0, 1, 2**64]}, "and from 0 to 4294967295"),
         ({"colour": "red"}, "colour: unknown key; known keys: against, changes, factors, question, seeds"),
         ({"changes": {"seeds.train": [5, 6, 7]}}, "the training seeds of the key seeds"),

@@ -51,6 +51,20 @@ def test_the_parts_are_those_of_the_formulas() -> None:
     assert parts.phases["update"]["gradients"] == 4 * adapter
 
 
+def test_in_bfloat16_prompts_are_kept_once_and_matrices_twice() -> None:
+    """The second ones have the adapters' second halves in them, 32 columns for each adapted module."""
+    params = bfloat16()
+    needed = need(params, "train", known(params), 372, LARGE)
+    actions, drawn, each = needed.rows, params.rollouts.max_new_tokens, 2 * 30 * 3 * 64 * 2
+    assert needed.phases["sampling"]["cache"] == each * (actions * drawn + 2 * 4 * 372)
+    matrices = 30 * (960 * 576 + 576 * 576 + 3072 * 576 + 576 * 1536) + 49_152 * 576
+    adapters = 30 * 32 * (3 * 960 + 576 + 2 * 3072 + 576)
+    assert needed.phases["sampling"]["packed matrices"] == 2 * (matrices + adapters)
+    assert (
+        "packed matrices" not in need(params, "train", known(params), 372, needed.total - matrices).phases["sampling"]
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_kernels_are_counted_up_to_what_is_kept(dtype: str) -> None:
     """Of bfloat16 every shape has one; of float32 five products of each number of rows in sampling, here up to 8."""

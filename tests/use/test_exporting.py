@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.settings import load_params
-from tasks.use.exporting import told_later
+from tasks.use.exporting import fence, told_later
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,3 +28,10 @@ def test_a_card_says_what_agents_read_after_its_prompts(tmp_path: Path, preset: 
         assert told_later(environment) == told
     finally:
         environment.close()
+
+
+@pytest.mark.parametrize(
+    ("texts", "edge"), [([], 3), (["no `code`"], 3), (["", "```python\nx\n```"], 4), (["`" * 7], 8)]
+)
+def test_no_observation_ends_its_block_in_the_card(texts: list[str], edge: int) -> None:
+    assert fence(texts) == "`" * edge
