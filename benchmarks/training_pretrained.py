@@ -6,8 +6,8 @@ The work is that of the paper's coding runs at a size that fits a small machine:
 template, 4 problems x 4 actions per agent and update, at most 64 tokens each, LoRA of rank 16 on the seven linear
 layers, all cores.  Rewards are drawn at random, so that every group has a spread and no contestant skips work.  The
 team beside CoMLRL has two agents, the single agent beside TRL one.  Every contestant is a process of its own, one after
-the other; the time of judging is counted for nobody, and memory is the most that the process held (`VmHWM`).  Seconds
-are medians over the updates; TRL and CoMLRL take `PEER_UPDATES` of them.
+the other; the time of judging is counted for nobody, and memory is the most that the process held (`VmHWM`) from when
+it loads the model.  Seconds are medians over the updates; TRL and CoMLRL take `PEER_UPDATES` of them.
 
 The limit is what the matrix products of the model alone take on this machine, timed in the same run: for sampling, one
 step of all rows for each token of the longest action and once each prompt; for an update, forward and backward through
@@ -129,6 +129,7 @@ def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[s
     """Return the rows of this project's updates, the most memory held, and the limit of its work."""
     params = settings(model, dtype, kind)
     environment, problems = start(params, folder, updates)
+    Path("/proc/self/clear_refs").write_text("5")  # the most memory is measured from here: the base is made before
     team = load_team(params.policy, folder / "base", environment.agents(problems[0]))
     rows: Rows = []
     judge, draw = environment.step, random.Random(0)
