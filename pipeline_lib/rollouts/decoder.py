@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from pipeline_lib.policies.token_blocks import BLOCK
 from pipeline_lib.policies.token_blocks import attend as attend_in_blocks
 from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.cuda_graphs import StepGraphs
@@ -41,6 +42,8 @@ __all__ = ["FusedDecoder", "unsupported"]
 
 #: If kernels are compiled for each size, the number of rows is a multiple of this, and of more where there are many.
 ROWS_GRAIN = 8
+#: A block of a large model's tree takes as long as so many further tokens.
+BLOCK_TOKENS = 8
 Attend = Callable[[int, "Tensor"], "Tensor"]
 
 
@@ -76,10 +79,21 @@ class FusedDecoder(RolloutModel):
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
         """Run prompts: as one tree if that is faster, else in separate rows."""
-        if self._large:
-            return self._prefill_tree(PrefixTree.of(prompts), keep)
-        tree = PrefixTree.small(prompts, PLAIN_TOKENS)
+        tree = self._tree(prompts)
         return self._prefill_rows(prompts, keep) if tree is None else self._prefill_tree(tree, keep)
+
+    def _tree(self, prompts: Sequence[tuple[int, ...]], policies: Ints | None = None) -> PrefixTree | None:
+        """Return the tree of prompts; None if rows are faster.
+
+        A large model takes long for every token, and so for padding.  Many short prompts without a common beginning
+        would be as many blocks.
+        """
+        if not self._large:
+            return PrefixTree.small(prompts, PLAIN_TOKENS) if policies is None else None
+        tree, longest = PrefixTree.of(prompts, policies), max(map(len, prompts))
+        nodes = len(tree.ids)
+        in_rows = nodes > PLAIN_TOKENS and nodes + BLOCK_TOKENS * len(tree.blocks()) >= len(prompts) * longest
+        return None if in_rows and longest <= BLOCK else tree
 
     def _prefill_rows(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
         """Run right-padded prompts; causal attention hides the padding."""

@@ -22,7 +22,6 @@ from pipeline_lib.rollouts.base_weights import MATRICES, adapters_of, base_weigh
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Weights
 from pipeline_lib.rollouts.kernels import PackedKernels, base_kernels, halves, packed, rotate_halves
-from pipeline_lib.rollouts.prefix_tree import PrefixTree
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill
 
 if TYPE_CHECKING:
@@ -100,12 +99,11 @@ class SharedDecoder(FusedDecoder):
         if len(set(numbers.tolist())) == 1:
             self._mask(numbers[:1])
             return super().prefill(prompts, keep)
-        if self._large:
-            tree = PrefixTree.of(prompts, owners)
-            self._mask(numbers[torch.from_numpy(tree.owner)])
-            return self._prefill_tree(tree, keep)
-        self._mask(numbers.repeat_interleave(max(map(len, prompts))))
-        return self._prefill_rows(prompts, keep)
+        if (tree := self._tree(prompts, owners)) is None:
+            self._mask(numbers.repeat_interleave(max(map(len, prompts))))
+            return self._prefill_rows(prompts, keep)
+        self._mask(numbers[torch.from_numpy(tree.owner)])
+        return self._prefill_tree(tree, keep)
 
     def reserve(self, slots: int, length: int, drawn: int) -> None:
         """Reserve space in the cache."""

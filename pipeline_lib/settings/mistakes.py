@@ -47,9 +47,11 @@ def explain(
 ) -> str:
     """Return a line for each mistake; ``origin`` names the file of a section that does not come from ``source``."""
     own = _environment_models(content) if root is Params else {}
-    return "\n".join(
-        _explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), root, own) for item in error.errors()
-    )
+    # Pydantic counts the values of a list without those that are wrong; they have lines of their own.
+    found = [
+        item for item in error.errors() if item["type"] != "too_short" or len(item["input"]) < item["ctx"]["min_length"]
+    ]
+    return "\n".join(_explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), root, own) for item in found)
 
 
 def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:

@@ -39,6 +39,8 @@ class StudySettings(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if unknown := sorted(set(self.against) - set(self.factors)):
+            raise ValueError(f"against: there is no factor {', '.join(unknown)}; factors: {', '.join(self.factors)}")
         for factor, levels in self.factors.items():
             if not all(level.strip() for level in levels):
                 raise ValueError(f"a level of the factor '{factor}' has no name, by which sentences could call it")
@@ -48,8 +50,6 @@ class StudySettings(Section):
                 raise ValueError(
                     f"against: '{factor}' must be one of {', '.join(levels)}, got {self.against.get(factor)!r}"
                 )
-        if unknown := sorted(set(self.against) - set(self.factors)):
-            raise ValueError(f"against: there is no factor {', '.join(unknown)}; factors: {', '.join(self.factors)}")
         changed = [self.changes, *(level for levels in self.factors.values() for level in levels.values())]
         if any(key in ("seeds", "seeds.train") for changes in changed for key in changes):
             raise ValueError("seeds.train cannot be changed here: all cells have the training seeds of the key seeds")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dvc.dirs import global_config_dir, system_config_dir
 
 from pipeline_lib.storage import write_json
 from tasks.experiment.arms import IDENTITIES, RESULTS, planned_seeds
@@ -107,11 +108,16 @@ def content_of(path: Path, md5: str) -> bytes | None:
 
 
 def _cache() -> Path:
-    """Return the folder of DVC's cache, as the project's own files of settings name it."""
-    settings = configparser.ConfigParser(interpolation=None)
-    with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-        settings.read([".dvc/config", ".dvc/config.local"], encoding="utf-8")
-    return Path(".dvc") / settings.get("cache", "dir", fallback="cache").strip("\"'")
+    """Return the folder of DVC's cache, as its files of settings name it, each relative to its own place."""
+    found = Path(".dvc/cache")
+    everybodys = (Path(folder, "config") for folder in (system_config_dir(), global_config_dir()))
+    for file in (*everybodys, Path(".dvc/config"), Path(".dvc/config.local")):
+        settings = configparser.ConfigParser(interpolation=None)
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+            settings.read(file, encoding="utf-8")
+            if named := settings.get("cache", "dir", fallback="").strip("\"'"):
+                found = file.parent / named
+    return found
 
 
 def _md5(file: Path) -> str:

@@ -74,8 +74,8 @@ def test_the_tree_gives_the_logits_and_caches_of_rows(kind: str, blocks: bool, m
         assert torch.allclose(own, other, atol=1e-5)
 
 
-@pytest.mark.parametrize(("large", "most", "taken"), [(True, 1, "tree"), (False, 8, "tree"), (False, 7, "rows")])
-def test_large_models_always_compute_trees(large: bool, most: int, taken: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("large", "most", "taken"), [(True, 8, "tree"), (False, 8, "tree"), (False, 7, "rows")])
+def test_small_models_compute_small_trees_only(large: bool, most: int, taken: str, monkeypatch: pytest.MonkeyPatch):
     model = policy("llama").model
     monkeypatch.setattr(module, "is_large_here", lambda model: large)
     monkeypatch.setattr(module, "PLAIN_TOKENS", most)
@@ -84,3 +84,23 @@ def test_large_models_always_compute_trees(large: bool, most: int, taken: str, m
         monkeypatch.setattr(decoder, f"_prefill_{name}", lambda prompts, keep, name=name: name)
     assert decoder.prefill(PROMPTS, keep=True) == taken
     assert decoder.prefill([(5, 6), (7, 8)], keep=True) == ("tree" if large else "rows")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "common", "taken"),
+    [
+        ([40] * 64, 0, "rows"),  # 64 blocks, and no padding
+        ([40] * 64, 24, "tree"),
+        ([40] * 6, 0, "tree"),  # few enough for attention at once
+        ([200] * 16, 0, "tree"),  # long
+        ([30] * 32 + [90], 0, "tree"),  # much padding
+    ],
+)
+def test_many_short_prompts_without_a_common_beginning_are_rows(
+    lengths: list[int], common: int, taken: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "is_large_here", lambda model: True)
+    decoder = FusedDecoder(policy("llama").model, torch.float32)
+    own = [range(1000 * number, 1000 * number + length - common) for number, length in enumerate(lengths, start=1)]
+    tree = decoder._tree([(*range(common), *one) for one in own])
+    assert ("rows" if tree is None else "tree") == taken

@@ -55,13 +55,13 @@ def test_a_preset_brings_its_others_along(tmp_path: Path) -> None:
         ({"against": {"group": 3, "model": "own"}}, "'group' must be one of 2, 4, got '3'"),
         ({"against": {"group": 2}}, "'model' must be one of own, lora"),
         ({"against": {"group": 2, "model": "own", "x": 1}}, "there is no factor x"),
+        ({"against": {"group": 2, "modle": "own"}}, "there is no factor modle; factors: group, model"),
         ({"factors": {"group": {2: {}}}, "against": {"group": 2}}, "needs at least two levels"),
         ({"factors": {}}, "factors"),
         ({"factors": {"group": {"": {}, 4: {}}}, "against": {"group": 4}}, "a level of the factor 'group' has no name"),
         ({"seeds": [0, 1]}, "seeds: got [0, 1]; the list needs 3 or more values"),
         ({"seeds": "all"}, "seeds: got 'all'; this is a list: [a, b]"),
         ({"seeds": [0, 1, 1]}, "must be different"),
-        ({"seeds": [0, True, 2.0]}, "seeds"),
         ({"seeds": [0, 1, 2**64]}, "and from 0 to 4294967295"),
         ({"colour": "red"}, "colour: unknown key; known keys: against, changes, factors, question, seeds"),
         ({"changes": {"seeds.train": [5, 6, 7]}}, "the training seeds of the key seeds"),
@@ -80,6 +80,15 @@ def test_what_cannot_be_is_refused_with_file_and_key(tmp_path: Path, changes: di
     with pytest.raises(SettingsError, match=r"asked\.yaml") as error:
         load_study(path)
     assert words in str(error.value)
+
+
+def test_each_seed_that_is_no_whole_number_is_named_and_nothing_else(tmp_path: Path) -> None:
+    path = written(tmp_path, seeds=[0, True, 2.0])
+    with pytest.raises(SettingsError) as error:
+        load_study(path)
+    assert str(error.value).splitlines() == [
+        f"{path}: seeds.{place}: got {given}; give a whole number" for place, given in ((1, True), (2, 2.0))
+    ]
 
 
 def test_a_level_written_twice_is_refused(tmp_path: Path) -> None:

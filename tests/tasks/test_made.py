@@ -13,7 +13,15 @@ import yaml
 
 from flows.plan import from_pilot
 from pipeline_lib.settings import Params
-from tasks.identity.dvc_record import MADE, dvc_digest, made_file, made_from, refuse_false_records, write_made
+from tasks.identity.dvc_record import (
+    MADE,
+    content_of,
+    dvc_digest,
+    made_file,
+    made_from,
+    refuse_false_records,
+    write_made,
+)
 from tasks.identity.files import (
     changed_identities,
     made_with_other_libraries,
@@ -44,6 +52,28 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     commit()
     refuse_false_records()
     return tmp_path
+
+
+@pytest.mark.parametrize("level", ["--global", "--project", "--local"])
+def test_the_cache_is_where_dvc_has_it(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting for all projects of a person counts, and a project's own comes before it."""
+    monkeypatch.setenv("DVC_GLOBAL_CONFIG_DIR", str(tmp_path / "mine"))
+    (project := tmp_path / "project").mkdir()
+    monkeypatch.chdir(project)
+
+    def dvc(*command: str) -> None:
+        subprocess.run([sys.executable, "-m", "dvc", "--quiet", *command], check=True)
+
+    dvc("init", "--no-scm")
+    if level != "--global":
+        dvc("config", "--global", "cache.dir", str(tmp_path / "elsewhere"))
+    dvc("config", level, "cache.dir", "../shared-cache")  # relative to the file with the setting
+    Path("data").write_text("kept")
+    dvc("add", "data")
+    md5 = dvc_digest(Path("data"))
+    Path("data").unlink()
+    assert content_of(Path("data"), md5) == b"kept"
+    assert not (project / ".dvc/cache/files").exists()
 
 
 def written(name: str | Path, text: str) -> None:
