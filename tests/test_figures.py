@@ -122,6 +122,11 @@ QUOTED = [
     ),
     (
         "real-models.md",
+        "With Qwen2.5-Coder-0.5B an update",
+        [f"benchmarks/results/training_pretrained-{name}.md" for name in ("qwen2.5-coder-0.5b", "smollm2-135m")],
+    ),
+    (
+        "real-models.md",
         "On two cores of an Intel Xeon",
         ["benchmarks/results/training_pretrained-smollm2-135m-xeon.md"],
     ),
