@@ -141,10 +141,19 @@ def read_json(path: Path) -> Any:
 
     Raises:
         FileNotFoundError: no such file.
-        CorruptFileError: the file is not JSON; the message names it.
+        CorruptFileError: the file is not JSON, or has a key twice in an object; the message names it.
     """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise CorruptFileError(f"{path}: the key {twice!r} occurs twice; no program of this project wrote that")
+        return found
+
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CorruptFileError(f"{path}: not valid JSON ({error}); delete it and run the same command again") from error
 

@@ -30,7 +30,7 @@ from pipeline_lib.evaluation.outcome_files import (
     outcomes_of,
     read_outcomes,
 )
-from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes
+from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes, is_sealed
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
 from pipeline_lib.evaluation.table import Table, problem_means
@@ -76,8 +76,9 @@ def read_outcome_plan(path: Path) -> OutcomePlan:
     names = {field.name for field in dataclasses.fields(OutcomePlan)}
     if not isinstance(content, dict) or set(content) != names | {"digest"} or content["version"] != VERSION:
         raise OutcomesError(f"{path}: not a plan of outcomes, version {VERSION}")
-    if content.pop("digest") != storage.digest(content):
+    if not is_sealed(content):
         raise OutcomesError(f"{path}: the plan was changed after it was written (its digest does not match)")
+    del content["digest"]
     return OutcomePlan.from_json(content)
 
 

@@ -51,6 +51,14 @@ class SealedPlan(Result):
         storage.write_json(path, self.to_json())
 
 
+def is_sealed(content: Mapping[str, Any]) -> bool:
+    """Return whether the content of a plan's file is what its digest is of."""
+    try:
+        return content.get("digest") == storage.digest({key: content[key] for key in content if key != "digest"})
+    except ValueError:  # a number that is not finite, which no plan has
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan(SealedPlan):
     """Everything that is fixed before the first checkpoint is evaluated."""
@@ -180,12 +188,12 @@ def read_plan(path: Path) -> Plan:
         ) from None
     if not isinstance(content, dict) or content.get("version") != VERSION:
         raise EvaluationError(f"{path}: not a plan of version {VERSION}; run the sweep again")
-    recorded = content.pop("digest", "")
-    if recorded != storage.digest(content):
+    if not is_sealed(content):
         raise EvaluationError(
             f"{path}: the plan was changed after it was written (its digest does not match). Restore it with "
             "`dvc checkout`, or run the sweep again under a new plan"
         )
+    del content["digest"]
     if unknown := {field.name for field in dataclasses.fields(Plan)} ^ set(content):
         raise EvaluationError(f"{path}: not a plan of this version ({', '.join(sorted(unknown))}); run the sweep again")
     return Plan.from_json(content)

@@ -61,6 +61,15 @@ def test_a_plan_is_never_replaced_and_an_edited_one_is_refused(tmp_path: Path) -
     path.write_text(json.dumps(json.loads(path.read_text()) | {"problems": 40}))
     with pytest.raises(OutcomesError, match="was changed after it was written"):
         verdict_on([table(tmp_path)], Columns(), Asked(), path)
+    kept = path.read_text()
+    for number in ("NaN", "1e999"):
+        path.write_text(kept.replace('"margin": 0.1', f'"margin": {number}'))
+        assert number in path.read_text()
+        with pytest.raises(OutcomesError, match="was changed after it was written"):
+            verdict_on([table(tmp_path)], Columns(), Asked(), path)
+    path.write_text(kept.replace("{", '{"margin": 0.9, ', 1))
+    with pytest.raises(OutcomesError, match="the key 'margin' occurs twice"):
+        verdict_on([table(tmp_path)], Columns(), Asked(), path)
     path.write_text("{}")
     with pytest.raises(OutcomesError, match="not a plan of outcomes"):
         verdict_on([table(tmp_path)], Columns(), Asked(), path)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pipeline_lib.evaluation.plan import Plan, check_plan, make_plan, read_plan,
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
-from pipeline_lib.storage import digest
+from pipeline_lib.storage import CorruptFileError, digest
 from tests.evaluation.build import GUARDS, team
 
 EVALUATE = EvaluateSettings(metric="tests_passed", guards=GUARDS, validation=SampleSettings(samples=2))
@@ -46,6 +47,14 @@ def test_a_plan_edited_after_it_was_written_is_refused(plan: Plan, tmp_path: Pat
     content["margin"] = 0.2
     path.write_text(json.dumps(content))
     with pytest.raises(EvaluationError, match="changed after it was written"):
+        read_plan(path)
+    for edited in (json.dumps({**content, "margin": math.nan}), json.dumps({**content, "margin": math.inf})):
+        path.write_text(edited)
+        with pytest.raises(EvaluationError, match="changed after it was written"):
+            read_plan(path)
+    plan.write(path)
+    path.write_text(path.read_text().replace("{", '{"margin": 0.9, ', 1))
+    with pytest.raises(CorruptFileError, match="the key 'margin' occurs twice"):
         read_plan(path)
     path.write_text(json.dumps({**content, "version": 99}))
     with pytest.raises(EvaluationError, match="not a plan of version 4"):
