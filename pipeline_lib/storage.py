@@ -136,6 +136,27 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a key twice, of which Python would silently take the last."""
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of JSON.
+
+    Raises:
+        ValueError: it is not JSON (json.JSONDecodeError), or has a key twice in an object (RepeatedKeyError).
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedKeyError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
@@ -143,17 +164,10 @@ def read_json(path: Path) -> Any:
         FileNotFoundError: no such file.
         CorruptFileError: the file is not JSON, or has a key twice in an object; the message names it.
     """
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise CorruptFileError(f"{path}: the key {twice!r} occurs twice; no program of this project wrote that")
-        return found
-
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+        return parse_json(path.read_text(encoding="utf-8"))
+    except RepeatedKeyError as error:
+        raise CorruptFileError(f"{path}: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CorruptFileError(f"{path}: not valid JSON ({error}); delete it and run the same command again") from error
 

@@ -15,7 +15,6 @@ import difflib
 import hashlib
 import importlib
 import io
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -345,15 +344,10 @@ def _text(path: Path) -> str:
 
 
 def _json(place: str, text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-            raise OutcomesError(f"{place}: the key {twice[0]!r} occurs twice")
-        return dict(pairs)
-
     try:
-        return json.loads(text, object_pairs_hook=once)
-    except OutcomesError:
-        raise
+        return storage.parse_json(text)
+    except storage.RepeatedKeyError as error:
+        raise OutcomesError(f"{place}: {error}") from None
     except RecursionError:
         reason = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, or an integer of more than 4,300 digits
