@@ -390,7 +390,9 @@ class FusedLayers:
         if space is None or len(space) < first + room * each:
             del space
             give_back_memory()  # what sampling left in gaps has no room for this
-            space = torch.empty(first + room * each, dtype=embedded.dtype)
+            # The longest pass comes first, but another one may keep more; pages that nobody writes cost nothing.
+            most = first + (room * each if self._most is None else self._most // embedded.element_size())
+            space = torch.empty(most, dtype=embedded.dtype)
         hidden = space[: depth * embedded.numel()].view(depth, *embedded.shape)
         hidden[0].copy_(embedded)
         kept = [self._named(pieces(space[first + n * each :], shapes), attention, joined[0]) for n in range(room)]

@@ -9,7 +9,7 @@ also sample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from pipeline_lib.training.fused_layers import FusedLayers
+
+
+#: Probabilities are computed for such a part of a chunk at a time: as float32 it stays in a processor's cache.
+SOFTMAX_PARTS = 4
 
 
 class TokenScorer(nn.Module):
@@ -101,6 +105,10 @@ def _score(
     return chosen, total - (scaled.softmax(-1) * inside).sum(-1)
 
 
+def _slices(count: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, count, size))
+
+
 class _BelowFrozenHead(torch.autograd.Function):
     """Log-probabilities below a linear output layer without gradient, a chunk of positions at a time.
 
@@ -123,20 +131,23 @@ class _BelowFrozenHead(torch.autograd.Function):
         logprobs = torch.empty(len(hidden), device=hidden.device)
         gradient = torch.empty_like(hidden) if differentiable else None
         divisor = sampling.temperature or 1.0
-        for start in range(0, len(hidden), rows):
-            place = slice(start, start + rows)
-            target = targets[place, None]
-            scaled = scaled_logits(nn.functional.linear(hidden[place], weight, bias), sampling, keep=targets[place])
-            # In place, because a chunk of logits is the largest thing in memory here.
-            most = scaled.amax(-1, keepdim=True)
-            of_target = scaled.gather(-1, target) - most
-            total = scaled.sub_(most).exp_().sum(-1, keepdim=True)
-            logprobs[place] = (of_target - total.log())[:, 0]
+        for chunk in _slices(len(hidden), rows):
+            logits = nn.functional.linear(hidden[chunk], weight, bias)
+            for part in _slices(len(logits), -(-rows // SOFTMAX_PARTS)):
+                own = targets[chunk][part]
+                scaled = scaled_logits(logits[part], sampling, keep=own)
+                # In place, because logits are the largest thing in memory here.
+                most = scaled.amax(-1, keepdim=True)
+                of_target = scaled.gather(-1, own[:, None]) - most
+                total = scaled.sub_(most).exp_().sum(-1, keepdim=True)
+                logprobs[chunk][part] = (of_target - total.log())[:, 0]
+                if gradient is not None:
+                    share = scaled.div_(-total)
+                    share.scatter_add_(-1, own[:, None], torch.ones_like(total))
+                    logits[part] = share
             if gradient is not None:
-                share = scaled.div_(-total)
-                share.scatter_add_(-1, target, torch.ones_like(total))
-                gradient[place] = (share.to(weight.dtype) @ weight) / divisor
-            del scaled  # before the next chunk is made
+                gradient[chunk] = (logits @ weight) / divisor
+            del logits  # before the next chunk is made
         ctx.gradient = gradient
         return logprobs
 
