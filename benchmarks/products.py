@@ -95,21 +95,24 @@ class Products:
 
     def update(self, work: Work, predicted: float) -> Seconds:
         """Return the seconds of a forward and a backward pass; ``predicted`` tokens go through the head."""
-        given = self._by_size(TOKENS, (len(one) for one in self._base))
-        x = self._by_size(TOKENS, (one.shape[1] for one in self._base))
-        reduced = self._by_size(TOKENS, map(len, self._reduce))
+        given, x = (self._by_size(TOKENS, {one.shape[side] for one in self._base}) for side in (0, 1))
+        reduced, through = (self._by_size(TOKENS, map(len, self._reduce)) for _ in range(2))
+        logits = self._random(TOKENS, self._sizes.vocabulary)
+        hidden, of_hidden = (self._random(TOKENS, self._sizes.width) for _ in range(2))
 
         def adapters() -> None:
             for reduce, expand in zip(self._reduce, self._expand, strict=True):
-                through = given[len(expand)] @ expand
-                _ = through @ reduce, through.t() @ x[reduce.shape[1]], reduced[len(reduce)].t() @ given[len(expand)]
+                own = torch.mm(given[len(expand)], expand, out=through[len(reduce)])
+                torch.mm(own, reduce, out=x[reduce.shape[1]])
+                _ = own.t() @ x[reduce.shape[1]], reduced[len(reduce)].t() @ given[len(expand)]
 
         def head() -> None:
-            _ = hidden @ self._head.t(), logits @ self._head
+            torch.mm(hidden, self._head.t(), out=logits)
+            torch.mm(logits, self._head, out=of_hidden)
 
-        hidden, logits = self._random(TOKENS, self._sizes.width), self._random(TOKENS, self._sizes.vocabulary)
         found = self.read(work)
-        found["base"] += shortest(lambda: [given[len(one)] @ one for one in self._base]) / TOKENS * work.tokens
+        back = shortest(lambda: [torch.mm(given[len(one)], one, out=x[one.shape[1]]) for one in self._base])
+        found["base"] += back / TOKENS * work.tokens
         found["base"] += shortest(head) / TOKENS * predicted
         found["adapters"] += shortest(adapters) / TOKENS * work.tokens
         found["attention"] += 2 * found["attention"]  # gradients of weights, values, queries and keys
@@ -120,8 +123,8 @@ class Products:
 
         The adapters of several agents are one matrix, of which each row uses its part.
         """
-        x = self._by_size(tokens, (one.shape[1] for one in self._base))
-        base = shortest(lambda: [x[one.shape[1]] @ one.t() for one in self._base])
+        x, found = (self._by_size(tokens, {one.shape[side] for one in self._base}) for side in (1, 0))
+        base = shortest(lambda: [torch.mm(x[one.shape[1]], one.t(), out=found[len(one)]) for one in self._base])
         kinds = {self._dtype, torch.float32}  # few rows take less time in float32
         return {"base": base, "adapters": min(self._adapters(tokens, agents, kind) for kind in kinds)}
 
@@ -130,7 +133,14 @@ class Products:
         reduced = self._by_size(tokens, (agents * len(one) for one in self._reduce), kind)
         both = zip(self._reduce, self._expand, strict=True)
         pairs = [(one.repeat(agents, 1).to(kind), two.repeat(1, agents).to(kind)) for one, two in both]
-        return shortest(lambda: [(x[one.shape[1]] @ one.t(), reduced[len(one)] @ two.t()) for one, two in pairs])
+        found = self._by_size(tokens, {len(one) for one in self._expand}, kind)
+
+        def work() -> None:
+            for reduce, expand in pairs:
+                torch.mm(x[reduce.shape[1]], reduce.t(), out=reduced[len(reduce)])
+                torch.mm(reduced[len(reduce)], expand.t(), out=found[len(expand)])
+
+        return shortest(work)
 
     def _attention(self, sequences: int, queries: int, seen: int) -> float:
         """Return the seconds of all layers' attention, of ``queries`` per sequence and key head."""

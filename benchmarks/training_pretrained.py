@@ -205,7 +205,9 @@ def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
     return {"rows": rows, "memory": max(row["memory"] for row in rows)}
 
 
-def limit(sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Prompt]], rows: Rows) -> dict[str, Seconds]:
+def limit(
+    sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Sequence[Prompt]]], rows: Rows
+) -> dict[str, Seconds]:
     """Return the seconds of the products alone: of sampling an update's actions, and of training on them.
 
     Args:

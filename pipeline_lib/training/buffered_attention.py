@@ -95,7 +95,7 @@ class BufferedAttention:
             pieces = of_seen.split([end - first for first, end in stretch.seen], 2)
             sums = [(seen[:, :, first:end], one) for (first, end), one in zip(stretch.seen, pieces, strict=True)]
             by_head = part.unflatten(1, (share, count))
-            hidden = (own, later(count))
+            hidden = (own, torch.zeros(count, count, dtype=kind).masked_fill_(later(count), float("-inf")))
             self._places.append(
                 _Place(stretch.seen, scores, hidden, part, by_head, of_mixed, of_queries, of_seen, sums)
             )
@@ -114,7 +114,7 @@ class BufferedAttention:
         for place, found, query, result in zip(self._places, weights, asked, results, strict=True):
             keys, values = _of(seen, place.seen)
             torch.bmm(query.flatten(1, 2), keys.transpose(1, 2), out=place.scores)
-            place.later[0].masked_fill_(place.later[1], float("-inf"))
+            place.later[0].add_(place.later[1])
             torch.softmax(place.scores, -1, out=found)
             torch.bmm(found, values, out=place.part)
             result.copy_(place.by_head)

@@ -477,5 +477,5 @@ def _joined(parts: Sequence[_Part], weight: Tensor) -> _Joined:
     expand = torch.zeros(len(reduce), len(weight), dtype=weight.dtype)
     for part in parts:
         expand[part.rows, part.columns] = part.adapter.expand.t() * part.adapter.scale
-    scales = [part.adapter.scale for part in parts for _ in part.adapter.reduce]
+    scales = [part.adapter.scale for part in parts for _ in range(len(part.adapter.reduce))]
     return _Joined(reduce, expand, torch.tensor(scales)[:, None])
