@@ -33,7 +33,7 @@ class _Place:
 
     seen: tuple[tuple[int, int], ...]  #: as in `_Stretch`
     scores: Tensor  #: ``[kv heads, share * stretch, seen]``
-    later: tuple[Tensor, Tensor]  #: of scores, those of the block itself, and which of them are of later tokens
+    later: tuple[Tensor, Tensor]  #: of scores, those of the block itself; what is added to them, -inf for later tokens
     part: Tensor  #: ``[kv heads, share * stretch, size]``
     by_head: Tensor  #: the same as ``[kv heads, share, stretch, size]``
     of_mixed: Tensor  #: gradient of attention's result, like ``by_head``
