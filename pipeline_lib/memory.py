@@ -23,6 +23,8 @@ PREFILL_TOKENS = 4096
 PACKED_FROM = 32
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
+#: Below a frozen head, probabilities are computed for such a part of these at a time: it stays in a processor's cache.
+SOFTMAX_PARTS = 4
 #: Bytes of products and attention that the update of a large model on a CPU keeps under gradient checkpointing.
 KEPT_PRODUCTS = 224 * 2**20
 #: On a CPU, passes of a large model's update get no further tree of tokens beyond this number (padded).

@@ -48,6 +48,7 @@ from pipeline_lib.memory import (
     PASS_TOKENS,
     PREFILL_TOKENS,
     SMALL_MODEL,
+    SOFTMAX_PARTS,
     WARM_START_TOKENS,
 )
 from pipeline_lib.policies.model_config import needs_conversion
@@ -73,7 +74,7 @@ CHARACTERS, TEMPLATE_TOKENS = 3.2, 32
 DRAW_COPIES = 4
 #: Bytes of a compiled kernel of oneDNN, and for how many products of a layer and the head there is one.
 KERNEL, PRODUCTS = 0.54 * 2**20, 5
-#: Copies of a chunk of logits in the update: below a frozen head, and below a trained one or in a single chunk.
+#: Copies as float32 of a part of a chunk of logits below a frozen head, and of a chunk below a trained one or alone.
 FROZEN_COPIES, TRAINED_COPIES = 2, 5
 #: Further copies of logits with top-k or top-p, which sort them.
 FILTER_COPIES = 7
@@ -352,8 +353,11 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
         positions = batch if sizes.whole_logits else min(batch, train.problems_per_step * train.group_size * written)
         logits = 4.0 * positions * sizes.vocabulary
         chunks = not sizes.whole_logits and logits > 4.0 * LOGITS_CHUNK
-        copies = FROZEN_COPIES if chunks and held.kind == "lora" else TRAINED_COPIES
-        logits = (4.0 * LOGITS_CHUNK if chunks else logits) * (copies + _filters(params))
+        logits = 4.0 * LOGITS_CHUNK if chunks else logits
+        if chunks and held.kind == "lora":
+            logits *= width / 4 + (FROZEN_COPIES + _filters(params)) / SOFTMAX_PARTS
+        else:
+            logits *= TRAINED_COPIES + _filters(params)
         working = (1 + BACKWARD) * layer
         part = {
             "gradients": 4.0 * held.trained,

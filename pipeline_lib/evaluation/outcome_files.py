@@ -292,6 +292,7 @@ def _rows(path: Path) -> _Rows:
 
 def _csv(path: Path, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    read = 0  # lines of the rows so far
     try:
         heads = [head.strip() for head in next(reader, [])]
         if not any(heads):
@@ -300,14 +301,18 @@ def _csv(path: Path, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise OutcomesError(f"{path.name}, line 1: the columns are separated by {other!r}, not by {delimiter!r}")
         if repeated := [head for head in heads if heads.count(head) > 1]:
             raise OutcomesError(f"{path.name}, line 1: the column {repeated[0]!r} occurs twice")
+        read = reader.line_num
         for cells in reader:
-            place = f"{path.name}, line {reader.line_num}"
+            read = reader.line_num
+            place = f"{path.name}, line {read}"
             if not cells:
                 continue  # an empty line
             if len(cells) != len(heads):
                 raise OutcomesError(f"{place}: {len(cells)} cells, where line 1 names {len(heads)} columns")
             yield place, dict(zip(heads, cells, strict=True))
     except csv.Error as error:
+        if str(error) == "unexpected end of data":
+            raise OutcomesError(f"{path.name}, line {read + 1}: a quotation begins here and never ends") from None
         raise OutcomesError(f"{path.name}, line {reader.line_num}: {error}") from None
 
 
@@ -551,11 +556,11 @@ def _outcomes(rows: _Rows, columns: Columns, name: str) -> tuple[list[Outcome], 
     """
     if not rows.rows:
         raise OutcomesError(f"{rows.file}: there are no rows of outcomes")
-    heads = dict.fromkeys(head for _, row in rows.rows for head in _flat(row))
+    flat = [(place, _flat(place, row)) for place, row in rows.rows]
+    heads = dict.fromkeys(head for _, cells in flat for head in cells)
     at = {part.name: _column(part.name, columns, rows, list(heads), name) for part in fields(Columns)}
     found = []
-    for place, row in rows.rows:
-        cells = _flat(row)
+    for place, cells in flat:
         found.append(
             Outcome(
                 problem=_label(place, cells, at["problem"]),
@@ -563,7 +568,7 @@ def _outcomes(rows: _Rows, columns: Columns, name: str) -> tuple[list[Outcome], 
                 value=_value(place, cells, str(at["value"])),
                 sample=_whole(place, cells, at["sample"]),
                 seed=_whole(place, cells, at["seed"]),
-                family="" if at["family"] is None else _shown(cells.get(at["family"])),
+                family=_id(place, cells, at["family"]),
                 place=place,
             )
         )
@@ -612,15 +617,15 @@ def _near(name: str, heads: Collection[str]) -> str:
     return f"; there are: {', '.join(shown[:12])}{' and more' if len(shown) > 12 else ''}"
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def _flat(place: str, row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Return nested objects as one, with names such as ``doc.subject``."""
     found: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{before}{key}"
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{name}.")
-        else:
-            found[name] = value
+        part = _flat(place, value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        if twice := sorted(found.keys() & part.keys()):
+            raise OutcomesError(f"{place}: {twice[0]!r} stands here twice, as a name and inside of an object")
+        found |= part
     return found
 
 
@@ -633,8 +638,16 @@ def _shown(value: Any) -> str:
     return str(value).strip().encode(errors="backslashreplace").decode()  # JSON can escape half of a character
 
 
+def _id(place: str, cells: Mapping[str, Any], column: str | None) -> str:
+    """Return an id as text; empty if there is none."""
+    value = cells.get(column or "")
+    if not isinstance(value, (str, bytes)) and isinstance(value, Collection):
+        raise OutcomesError(f"{place}, column {column!r}: {_quoted(value)} is neither a text nor a number")
+    return _shown(value)
+
+
 def _label(place: str, cells: Mapping[str, Any], column: str | None) -> str:
-    text = _shown(cells.get(column or ""))
+    text = _id(place, cells, column)
     if not text:
         raise OutcomesError(f"{place}, column {column!r}: the cell is empty")
     return text

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from pipeline_lib.memory import LOGITS_CHUNK
+from pipeline_lib.memory import LOGITS_CHUNK, SOFTMAX_PARTS
 from pipeline_lib.policies.token_blocks import Block
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.sampling import scaled_logits
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from pipeline_lib.training.fused_layers import FusedLayers
-
-
-#: Probabilities are computed for such a part of a chunk at a time: as float32 it stays in a processor's cache.
-SOFTMAX_PARTS = 4
 
 
 class TokenScorer(nn.Module):
