@@ -61,6 +61,9 @@ class Products:
             self._reduce.append(self._random(rank * len(names), into))
             self._expand.append(self._random(out, rank * len(names)))
         self._head = self._random(sizes.vocabulary, sizes.width)
+        self._kernels = base_kernels(torch.device("cpu"), dtype, 1e-5)
+        lay_out = packed if isinstance(self._kernels, PackedKernels) else Tensor.contiguous
+        self._laid_out = [lay_out(one) for one in (*self._base, self._head)]  # as our decoder has them
 
     def read(self, work: Work) -> Seconds:
         """Return the seconds of reading prompts."""
@@ -82,16 +85,15 @@ class Products:
             drawn: tokens of an action so far.
         """
         rows = prompts * group
-        hidden = self._by_size(rows, (one.shape[1] for one in self._base))
-        layers = self._layers(rows, agents)
-        base = layers["base"] + shortest(lambda: torch.mm(hidden[self._sizes.width], self._head.t()))
-        kernels = base_kernels(torch.device("cpu"), self._dtype, 1e-5)
-        if isinstance(kernels, PackedKernels):
-            laid_out = [(one.shape[1], packed(one)) for one in (*self._base, self._head)]
-            base = min(base, shortest(lambda: [kernels.linear(hidden[into], one, None) for into, one in laid_out]))
+        layers, hidden = self._layers(rows, agents), self._random(rows, self._sizes.width)
+        head = min(
+            shortest(lambda: torch.mm(hidden, self._head.t())),
+            shortest(lambda: self._kernels.linear(hidden, self._laid_out[-1], None)),
+        )
         over_prompts = self._attention(prompts, group * self._share, length)
         over_drawn = self._attention(rows, self._share, drawn)
-        return {"base": base, "adapters": layers["adapters"], "attention": over_prompts + over_drawn}
+        attention = over_prompts + over_drawn
+        return {"base": layers["base"] + head, "adapters": layers["adapters"], "attention": attention}
 
     def update(self, work: Work, predicted: float) -> Seconds:
         """Return the seconds of a forward and a backward pass; ``predicted`` tokens go through the head."""
@@ -124,7 +126,11 @@ class Products:
         The adapters of several agents are one matrix, of which each row uses its part.
         """
         x, found = (self._by_size(tokens, {one.shape[side] for one in self._base}) for side in (1, 0))
-        base = shortest(lambda: [torch.mm(x[one.shape[1]], one.t(), out=found[len(one)]) for one in self._base])
+        laid_out = list(zip((one.shape[1] for one in self._base), self._laid_out, strict=False))
+        base = min(
+            shortest(lambda: [torch.mm(x[one.shape[1]], one.t(), out=found[len(one)]) for one in self._base]),
+            shortest(lambda: [self._kernels.linear(x[into], one, None) for into, one in laid_out]),
+        )
         kinds = {self._dtype, torch.float32}  # few rows take less time in float32
         return {"base": base, "adapters": min(self._adapters(tokens, agents, kind) for kind in kinds)}
 

@@ -3,8 +3,10 @@
 Token ids are never decoded and encoded again.  Log-probabilities are those of the sampling distribution.  The same
 seeds give the same actions in any batch, except that matrix products of another shape round differently.  That changes
 about one draw in a million with the embedded model; with a real one in bfloat16 most actions become others, since a
-draw inverts the cumulative distribution and one other token changes all that follow.  Stale weights raise an error.  The engine has no global state and does not change torch's
-process-wide settings; use one object per thread.
+draw inverts the cumulative distribution, and one other token changes all that follow.
+
+Stale weights raise an error.  The engine has no global state and does not change torch's process-wide settings; use one
+object per thread.
 """
 
 from __future__ import annotations
