@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,20 +65,25 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
     return identity
 
 
+#: Held while MLflow's default is another one: of two threads the later would put back what the earlier had set.
+_DEFAULT = threading.RLock()
+
+
 @contextmanager
 def as_default(uri: str) -> Iterator[None]:
-    """Set ``uri`` as MLflow's default, without which its SQLite registry finds no logged model; not thread-safe.
+    """Set ``uri`` as MLflow's default, without which its SQLite registry finds no logged model; one thread at a time.
 
     MLflow also writes the default into ``os.environ``, where other trackers and child processes would read it.
     """
-    before = os.environ.get("MLFLOW_TRACKING_URI", "")
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
-    finally:
-        mlflow.set_tracking_uri(before)
-        if not before:
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
+    with _DEFAULT:
+        before = os.environ.get("MLFLOW_TRACKING_URI", "")
+        mlflow.set_tracking_uri(uri)
+        try:
+            yield
+        finally:
+            mlflow.set_tracking_uri(before)
+            if not before:
+                os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 def local_artifacts(home: Path, uri: str) -> Path | None:

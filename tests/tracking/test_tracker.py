@@ -4,12 +4,14 @@ import dataclasses
 import math
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker
+from pipeline_lib.tracking.connection import as_default
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.recorder import Recorder
 from pipeline_lib.tracking.tracker import flat
@@ -363,6 +365,26 @@ def test_tracking_leaves_the_environment_as_it_was(home: Path, monkeypatch: pyte
     run.finish()
     assert tracking.close(60)
     assert not {"MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & set(os.environ)
+
+
+def test_trackers_of_two_threads_leave_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        inside.wait(10)
+        with as_default("sqlite:///second.db"):
+            done.wait(1)  # the first thread leaves while this one is inside, where both may be
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with as_default("sqlite:///first.db"):
+        inside.set()
+        thread.join(0.5)
+        assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///first.db"
+    done.set()
+    thread.join(10)
+    assert "MLFLOW_TRACKING_URI" not in os.environ
 
 
 def test_a_name_that_would_break_a_query_is_refused(home: Path) -> None:
