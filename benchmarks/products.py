@@ -90,9 +90,8 @@ class Products:
             shortest(lambda: torch.mm(hidden, self._head.t())),
             shortest(lambda: self._kernels.linear(hidden, self._laid_out[-1], None)),
         )
-        over_prompts = self._attention(prompts, group * self._share, length)
-        over_drawn = self._attention(rows, self._share, drawn)
-        attention = over_prompts + over_drawn
+        # All actions of a prompt read its keys and values at once, and each its own.
+        attention = self._attention(prompts, group * self._share, length) + self._attention(rows, self._share, drawn)
         return {"base": layers["base"] + head, "adapters": layers["adapters"], "attention": attention}
 
     def update(self, work: Work, predicted: float) -> Seconds:

@@ -57,7 +57,7 @@ OUTPUT = Path("benchmarks/results/training_pretrained")
 PROBLEMS, GROUP, LONGEST, RANK, SCALE, RATE = 4, 4, 64, 16, 32, 1e-6
 LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 MICRO_BATCH, PEER_UPDATES = 4, {"comlrl": 1, "trl": 2}
-Prompt = Sequence[int]
+Prompt = Sequence[int]  # token ids
 
 #: Kind of team, and the peer that does the same work.
 PAIRS = {"pair": "comlrl", "single": "trl"}
@@ -157,11 +157,11 @@ def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[s
         )
     memory = most_memory()
     sizes = sizes_of(load_config(local_folder(model), "") or {})
-    seconds = limit(sizes, getattr(torch, dtype), by_update(environment, team, problems), rows)
+    seconds = limit(sizes, getattr(torch, dtype), prompts_by_update(environment, team, problems), rows)
     return {"rows": rows, "memory": memory, "limit": seconds}
 
 
-def by_update(environment: Any, team: Team, problems: list[Any]) -> list[list[list[Prompt]]]:
+def prompts_by_update(environment: Any, team: Team, problems: list[Any]) -> list[list[list[Prompt]]]:
     """Return the prompts of the problems, by update and agent."""
     names = environment.agents(problems[0])
     return [

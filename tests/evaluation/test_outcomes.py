@@ -348,6 +348,27 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
         r"o.jsonl, line 1, column 'problem': \['p', 1\] is neither a text nor a number",
     ),
     (
+        "an open quotation below cells of two lines",
+        "o.csv",
+        'problem,system,value\n"p\n0",a,1\n"p\n0",b,1\n"p1,a,1\np2,a,1\n',
+        {},
+        "o.csv, line 6: a quotation begins here and never ends",
+    ),
+    (
+        "a list as system",
+        "o.jsonl",
+        '{"problem": "p", "system": ["a"], "value": 1}\n',
+        {},
+        r"o.jsonl, line 1, column 'system': \['a'\] is neither a text nor a number",
+    ),
+    (
+        "a name that also stands two objects deep",
+        "o.jsonl",
+        '{"problem": "p", "system": "a", "value": 1, "x": {"y.z": 1, "y": {"z": 2}}}\n',
+        {},
+        "o.jsonl, line 1: 'x.y.z' stands here twice, as a name and inside of an object",
+    ),
+    (
         "a list as family",
         "o.jsonl",
         '{"problem": "p", "system": "a", "value": 1, "family": []}\n',
