@@ -21,7 +21,8 @@ from pipeline_lib.settings.compose import validate_params
 from pipeline_lib.settings.load import changed_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain.form import AS_IT_IS, OVERRIDE, often_changed_schema, preset_choice, requested_changes
-from tasks.chain.workspaces import change_settings, free_name, slug, uncommitted, with_files_of, workspace
+from tasks.chain.params_file import change_settings
+from tasks.chain.workspaces import free_name, slug, uncommitted, with_files_of, workspace
 from tasks.identity.run import NAME_PATTERN, call, checked_name
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.flow_runs import heartbeat_automation, mark_crashed

@@ -23,8 +23,9 @@ from pipeline_lib.settings.load import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import ChainError, chain_and_stale, check_targets
+from tasks.chain.params_file import write_changes
 from tasks.chain.sharing import sharing
-from tasks.chain.workspaces import slug, write_changes
+from tasks.chain.workspaces import slug
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.check_run import check_reasons
 from tasks.experiment.result_text import costs

@@ -14,6 +14,7 @@ from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import reference_of
 from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
+from tasks.chain.params_file import change_settings
 from tasks.chain.study import (
     PAGES,
     STUDIES,
@@ -29,7 +30,7 @@ from tasks.chain.study import (
     record_study,
     write_page,
 )
-from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
+from tasks.chain.workspaces import free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.flow_runs import recorded_soon
 from tasks.runtime.progress import Progress, shared_console

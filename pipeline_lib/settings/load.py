@@ -6,8 +6,9 @@ no preset changes it; ``-S``, a cell of a study or a form may (`changed_params`)
 (``seeds``), a default's elements are in quotes.
 """
 
+import operator
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,16 @@ def changed_params(changes: Mapping[str, Any], file: Path, conf: Path, who: str)
     return compose(given_in(content, source), conf, source)
 
 
-def put(content: MutableMapping[str, Any], changes: Mapping[str, Any], who: str) -> None:
+def put(
+    content: MutableMapping[str, Any],
+    changes: Mapping[str, Any],
+    who: str,
+    replace: Callable[[MutableMapping[str, Any], str, Any], None] = operator.setitem,
+) -> None:
     """Put changes into the content of ``params.yaml``: whole sections first, so that their order does not matter.
 
     A preset replaces the values of a section; if none is given there, it is named beside the written defaults.
+    ``replace`` sets the value of a key.
 
     Raises:
         SettingsError: a change is of a setting inside something that has no settings.
@@ -133,4 +140,4 @@ def put(content: MutableMapping[str, Any], changes: Mapping[str, Any], who: str)
         if inside is content and isinstance(value, str) and PRESET in (content.get(key) or {}):
             unset = given_in({key: content[key]}, who)[key].keys() == {PRESET}
             inside, last = (content[key], PRESET) if unset else (content, key)
-        inside[last] = value  # unknown settings are found when all settings are validated
+        replace(inside, last, value)  # unknown settings are found when all settings are validated

@@ -7,22 +7,17 @@ and earlier results are not computed again.  Uncommitted changes are not part of
 
 import configparser
 import contextlib
-import io
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from pipeline_lib.locks import locked
-from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import referenced_names
-from pipeline_lib.settings.load import Changes, changed_params, put
-from pipeline_lib.storage import write_text
 from pipeline_lib.tracking.processes import is_alive, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
@@ -72,44 +67,6 @@ def running() -> Iterator[set[str]]:
                     shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
                     owner.unlink(missing_ok=True)
         yield {owner.stem for owner in folder.glob(f"*.{OWNER}")}
-
-
-def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
-    """Write the settings that differ from ``wanted`` into ``params.yaml``; keep everything else, comments included.
-
-    Returns (old, new) by key, for example ``train.learning_rate``.
-    """
-    present = load_params(file, file.parent / "conf").model_dump(mode="json")
-    new = wanted.model_dump(mode="json")
-    # A variant with other keys is written as a whole.
-    changes = {key: value for key, (_, value) in _differences(present, new, lambda one, two: one.keys() == two.keys())}
-    write_changes(file, changes, "this run")
-    # Another section may change a default, as a pretrained policy does; what is wanted there is written, too.
-    written = load_params(file, file.parent / "conf").model_dump(mode="json")
-    if moved := {key: value for key, (_, value) in _differences(written, new)}:
-        write_changes(file, moved, "this run")
-    return dict(_differences(present, new))
-
-
-def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any, Any]]:
-    """Write changes into ``params.yaml`` as they were given: presets by name; keep everything else, comments included.
-
-    Returns (old, new) of the settings that this changes, by key.
-
-    Raises:
-        SettingsError: a change is wrong (nothing is written), or ``params.yaml`` is.
-    """
-    conf = file.parent / "conf"
-    new = changed_params(changes, file, conf, who).model_dump(mode="json")
-    present = load_params(file, conf).model_dump(mode="json")
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    content = yaml.load(file.read_text(encoding="utf-8")) or {}
-    put(content, changes, who)
-    text = io.StringIO()
-    yaml.dump(content, text)
-    write_text(file.resolve(), text.getvalue())
-    return dict(_differences(present, new))
 
 
 def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, list[str]]:
@@ -219,20 +176,3 @@ def _share_author(project: Path, folder: Path) -> None:
         with contextlib.suppress(ChainError):
             value = git(project, "config", key)
         git(folder, "config", key, value or os.environ.get("EMAIL", "") or default)
-
-
-def _differences(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    alike: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = lambda old, new: True,
-    prefix: str = "",
-) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield what differs by dotted key; two mappings that are not ``alike`` differ as a whole."""
-    for key in (*old, *(key for key in new if key not in old)):
-        before, after = old.get(key), new.get(key)
-        if before == after:
-            continue
-        if isinstance(before, Mapping) and isinstance(after, Mapping) and alike(before, after):
-            yield from _differences(before, after, alike, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", (before, after)

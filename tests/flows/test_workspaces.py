@@ -12,7 +12,7 @@ from flows import study_cells
 from pipeline_lib.locks import locked
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain import workspaces
+from tasks.chain import params_file, workspaces
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import save_experiment
 from tasks.looks.records import LOOKS, record, records
@@ -62,7 +62,7 @@ def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched
         record(LOOKS, "a" * 64, {"run": "brave-owl"})
         monkeypatch.chdir(toy)
         assert "# not finished" not in (folder / "work.py").read_text()
-        assert workspaces.change_settings(folder / "params.yaml", wanted) == {"train.steps": (4, 6)}
+        assert params_file.change_settings(folder / "params.yaml", wanted) == {"train.steps": (4, 6)}
         assert "steps: 6 # few" in (folder / "params.yaml").read_text()
         call(folder, "dvc", "repro", "-q", "alone")
         saved = workspaces.save_experiment(folder, toy, "brave-owl")
@@ -109,7 +109,7 @@ def test_a_saved_run_that_is_applied_is_that_run_whole(toy: Path) -> None:
     other = contents(toy)
     wanted = changed(load_params(toy / "params.yaml", toy / "conf"), train={"steps": 6})
     with workspaces.workspace(toy, "brave-owl") as folder:
-        workspaces.change_settings(folder / "params.yaml", wanted)
+        params_file.change_settings(folder / "params.yaml", wanted)
         call(folder, "dvc", "repro", "-q")
         whole = contents(folder)
         workspaces.save_experiment(folder, toy, "brave-owl")
@@ -234,7 +234,7 @@ def test_settings_are_changed_and_everything_else_stays(
     path = tmp_path / "params.yaml"
     path.write_text(f"# what a person wrote\nverdict: {{alpha: 0.01}} # strict\n{file}" if file != "{}\n" else file)
     wanted = changed(load_params(path, tmp_path / "conf"), **sections)
-    workspaces.change_settings(path, wanted)
+    params_file.change_settings(path, wanted)
     assert load_params(path, tmp_path / "conf") == wanted
     if file != "{}\n":
         assert path.read_text().startswith("# what a person wrote\nverdict: {alpha: 0.01} # strict\n")
@@ -247,7 +247,7 @@ def test_settings_that_cannot_be_written_as_on_a_full_disk_leave_the_file_as_it_
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
     try:
         with pytest.raises(OSError, match="File too large"):
-            workspaces.write_changes(path, {"train.steps": 60}, "me")
+            params_file.write_changes(path, {"train.steps": 60}, "me")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
     assert path.read_text() == before
@@ -259,7 +259,7 @@ def test_another_variant_replaces_its_section(tmp_path: Path) -> None:
     content = load_params(path, tmp_path).model_dump(mode="json")
     content["policy"] = {"kind": "pretrained", "models": ["Qwen/Qwen3-0.6B"]}
     wanted = Params.model_validate(content)
-    workspaces.change_settings(path, wanted)
+    params_file.change_settings(path, wanted)
     assert load_params(path, tmp_path) == wanted
     assert "hidden_size" not in path.read_text()
 
@@ -279,6 +279,6 @@ def test_a_file_that_is_not_committed_is_read_from_the_project(tmp_path: Path) -
 
 def test_nothing_to_change_leaves_the_file_as_it_is(toy: Path) -> None:
     before = (toy / "params.yaml").read_text()
-    assert workspaces.change_settings(toy / "params.yaml", load_params(toy / "params.yaml", toy / "conf")) == {}
+    assert params_file.change_settings(toy / "params.yaml", load_params(toy / "params.yaml", toy / "conf")) == {}
     assert (toy / "params.yaml").read_text() == before
     assert call(toy, "git", "status", "--porcelain") == ""

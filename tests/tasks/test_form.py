@@ -18,7 +18,7 @@ from tasks.chain.form import (
     preset_choice,
     requested_changes,
 )
-from tasks.chain.workspaces import write_changes
+from tasks.chain.params_file import write_changes
 
 ROOT = Path(__file__).parents[2]
 

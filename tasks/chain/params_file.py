@@ -1,0 +1,131 @@
+"""Changes in ``params.yaml``, which keep everything else as a person wrote it, comments included."""
+
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import CommentMark, YAMLError
+from ruamel.yaml.representer import RoundTripRepresenter
+from ruamel.yaml.tokens import CommentToken
+
+from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.load import Changes, changed_params, put
+from pipeline_lib.settings.mistakes import SettingsError
+from pipeline_lib.storage import write_text
+
+#: Places of comments in ruamel's list of those of a key: beside it, and between it and a value on lines of its own.
+BESIDE, BETWEEN = 2, 3
+
+
+class _Representer(RoundTripRepresenter):
+    """Writes null as `null`; ruamel would leave it out."""
+
+
+_Representer.add_representer(
+    type(None), lambda representer, value: representer.represent_scalar("tag:yaml.org,2002:null", "null")
+)
+
+
+def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
+    """Write the settings that differ from ``wanted`` into ``params.yaml``; keep everything else, comments included.
+
+    Returns (old, new) by key, for example ``train.learning_rate``.
+    """
+    present = load_params(file, file.parent / "conf").model_dump(mode="json")
+    new = wanted.model_dump(mode="json")
+    # A variant with other keys is written as a whole.
+    changes = {key: value for key, (_, value) in _differences(present, new, lambda one, two: one.keys() == two.keys())}
+    write_changes(file, changes, "this run")
+    # Another section may change a default, as a pretrained policy does; what is wanted there is written, too.
+    written = load_params(file, file.parent / "conf").model_dump(mode="json")
+    if moved := {key: value for key, (_, value) in _differences(written, new)}:
+        write_changes(file, moved, "this run")
+    return dict(_differences(present, new))
+
+
+def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any, Any]]:
+    """Write changes into ``params.yaml`` as they were given: presets by name; keep everything else, comments included.
+
+    Returns (old, new) of the settings that this changes, by key.
+
+    Raises:
+        SettingsError: a change is wrong, or ``params.yaml`` is; nothing is written.
+    """
+    conf = file.parent / "conf"
+    new = changed_params(changes, file, conf, who).model_dump(mode="json")
+    present = load_params(file, conf).model_dump(mode="json")
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = sys.maxsize  # no line is broken
+    yaml.Representer = _Representer
+    content = yaml.load(file.read_text(encoding="utf-8")) or {}
+    put(content, changes, who, partial(_replace, content))
+    text = io.StringIO()
+    yaml.dump(content, text)
+    if not _says(text.getvalue(), content):
+        raise SettingsError(
+            f"{file}: {who} changes {', '.join(changes)}, which would damage other lines of it; change it by hand"
+        )
+    write_text(file.resolve(), text.getvalue())
+    return dict(_differences(present, new))
+
+
+def _replace(whole: Mapping[str, Any], inside: MutableMapping[str, Any], key: str, value: Any) -> None:
+    """Set a value inside of the file's content; comments beside and behind the old value stay.
+
+    All but sections stand on the line of their key.  Comments that ruamel knows between key and value would then make a
+    file that nobody can read.
+    """
+    old, is_section = inside.get(key), inside is whole and isinstance(value, Mapping)
+    if isinstance(value, list | Mapping) and not is_section:
+        value = CommentedSeq(value) if isinstance(value, list) else CommentedMap(value)
+        value.fa.set_flow_style()
+    inside[key] = value
+    if isinstance(inside, CommentedMap) and not is_section:
+        places = inside.ca.items.get(key) or [None] * 4
+        beside = places[BESIDE].value if places[BESIDE] else ""
+        text = "".join([beside, *(token.value for token in places[BETWEEN] or ()), _behind(old)])
+        places[BETWEEN] = None
+        if text and text != beside:
+            places[BESIDE] = CommentToken(text if beside or text.startswith("#") else f"\n{text}", CommentMark(0), None)
+        inside.ca.items[key] = places
+
+
+def _says(text: str, content: Any) -> bool:
+    try:
+        return bool(YAML(typ="safe").load(text) == content)
+    except YAMLError:
+        return False
+
+
+def _behind(value: Any) -> str:
+    """Return the lines of comments behind a value on lines of its own: ruamel keeps them with its last entry."""
+    if not isinstance(value, CommentedMap | CommentedSeq) or not value or value.fa.flow_style():
+        return ""
+    last = len(value) - 1 if isinstance(value, CommentedSeq) else list(value)[-1]
+    if isinstance(value[last], CommentedMap | CommentedSeq) and value[last] and not value[last].fa.flow_style():
+        return _behind(value[last])
+    texts = [token.value for token in value.ca.items.get(last) or () if isinstance(token, CommentToken)]
+    return "".join(texts).partition("\n")[2]
+
+
+def _differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    alike: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = lambda old, new: True,
+    prefix: str = "",
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield what differs by dotted key; two mappings that are not ``alike`` differ as a whole."""
+    for key in (*old, *(key for key in new if key not in old)):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping) and alike(before, after):
+            yield from _differences(before, after, alike, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", (before, after)

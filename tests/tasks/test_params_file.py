@@ -1,0 +1,106 @@
+"""Changes in ``params.yaml``: the rest stays as it was written."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline_lib.settings import SettingsError, load_params
+from tasks.chain import params_file
+from tasks.chain.params_file import write_changes
+
+ROOT = Path(__file__).parents[2]
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "seeds.single_agent": ([], [0], [3, 4]),
+    "train.stop_when": ([], ["reward_hacking"], ["reward_hacking", "turn_instability"]),
+    "evaluate.baselines": ([], ["sequential_pipeline"]),
+    "evaluate.pass_k": ([1], [1, 2]),
+    "policy.warm_start": ({"steps": 5}, {"steps": 7, "batch": 4}),
+    "train.learning_rate": (1e-3, 2.5e-4),
+    "environment.turns": (2, 1),
+    "policy": ("embedded-lora",),
+}
+#: One list that a person wrote, with comments around it.
+BY_HAND = [
+    "  single_agent: [1] # which\n",
+    "  single_agent: # which\n  - 1\n",
+    "  single_agent:       # which\n\n  - 1\n",
+    "  single_agent: # which\n\n    # few\n    - 1 # one\n    - 2 # two\n    # behind\n",
+    "  single_agent:\n    # few\n    - 1\n\n  # behind\n",
+    "  single_agent: [1, # one\n    2] # two\n",
+]
+
+
+def content(file: Path) -> Any:
+    return YAML(typ="safe").load(file.read_text())
+
+
+def comments(text: str) -> list[str]:
+    return [line[line.index("# ") :] for line in text.splitlines() if "# " in line]
+
+
+def inside(values: Any, key: str) -> tuple[Any, str]:
+    *parents, last = key.split(".")
+    for part in parents:
+        values = values[part]
+    return values, last
+
+
+def test_a_change_alters_its_line_alone(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    before = (ROOT / "params.yaml").read_text()
+    file.write_text(before)
+    write_changes(file, {"seeds.single_agent": [0, 3]}, "-S")
+    write_changes(file, {"evaluate.metric": "reward"}, "-S")
+    old, new = before.splitlines(), file.read_text().splitlines()
+    assert [line.split(" #")[0].strip() for one, line in zip(old, new, strict=True) if one != line] == [
+        "single_agent: [0, 3]",
+        "metric: reward",
+    ]
+    assert comments(file.read_text()) == comments(before)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_changes_one_after_the_other(tmp_path: Path, seed: int) -> None:
+    """Each gives the file with this value; a list after a longer list once joined two later lines."""
+    draw, file = random.Random(seed), tmp_path / "params.yaml"
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    file.write_text((ROOT / "params.yaml").read_text())
+    for _ in range(12):
+        key = draw.choice([*CHANGES][:-1])
+        value, expected = draw.choice(CHANGES[key]), content(file)
+        part, last = inside(expected, key)
+        part[last] = value
+        write_changes(file, {key: value}, "-S")
+        assert content(file) == expected
+    assert comments(file.read_text()) == comments((ROOT / "params.yaml").read_text())
+    write_changes(file, {"policy.layers": 2}, "-S")
+    write_changes(file, {"policy": "embedded-lora"}, "-S")  # in place of a section with a value of its own
+    assert load_params(file, tmp_path / "conf").policy.adapter is not None
+    assert "policy: embedded-lora # the language models\n\nrollouts: # how" in file.read_text()
+
+
+@pytest.mark.parametrize("value", [[], [3], [3, 4]], ids=str)
+@pytest.mark.parametrize("written", BY_HAND, ids=range(len(BY_HAND)))
+def test_a_list_that_a_person_wrote(tmp_path: Path, written: str, value: list[int]) -> None:
+    file = tmp_path / "params.yaml"
+    for behind in ("  train: [0, 1] # runs\n", "\n"):
+        file.write_text(f"seeds: # how\n{written}{behind}\n# the end\nverdict:\n  alpha: 0.01\n  margin: 0.2\n")
+        expected = content(file)
+        expected["seeds"]["single_agent"] = value
+        write_changes(file, {"seeds.single_agent": value}, "-S")
+        assert content(file) == expected
+        for comment in ("# how", "# which", "# behind", "# the end", "# runs"):
+            assert (comment in file.read_text()) == (comment in f"# how # the end {written}{behind}")
+
+
+def test_what_would_damage_the_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "params.yaml"
+    before = "seeds:\n  single_agent: # which\n\n  - 0\ntrain:\n  steps: 30\n  group_size: 4\n"
+    file.write_text(before)
+    monkeypatch.setattr(params_file, "_replace", lambda whole, inside, key, value: inside.update({key: value}))
+    with pytest.raises(SettingsError, match=r"-S changes seeds\.single_agent, which would damage other lines"):
+        write_changes(file, {"seeds.single_agent": []}, "-S")
+    assert file.read_text() == before
