@@ -200,8 +200,10 @@ class Environment(ABC, Generic[P, S]):
 
     @property
     def episode_bounds(self) -> tuple[float, float]:
-        """Smallest and greatest sum of the rewards of an episode, of one to `turns` turns."""
+        """Smallest and greatest reward of an episode: of its last turn where turns are attempts, else of their sum."""
         least, greatest = self.reward_bounds
+        if self.retries:
+            return least, greatest
         return min(least, least * self.turns), max(greatest, greatest * self.turns)
 
     @abstractmethod

@@ -38,9 +38,11 @@ class EpisodeRecord:
     #: Number of the episode among those of its problem, from 0; with the same sampling seed, sample j of a problem is
     #: paired between any two teams.
     sample: int
-    reward: float | None  #: undiscounted sum of the turns' rewards, or None when the infrastructure failed
+    #: Undiscounted sum of the turns' rewards, that of the last turn where turns are attempts at the same thing; None when
+    #: the infrastructure failed.
+    reward: float | None
     turns: int  #: turns played
-    terms: Mapping[str, float]  #: reward terms summed over turns
+    terms: Mapping[str, float]  #: the terms of this reward
     metrics: Mapping[str, float]  #: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...)
     tokens: int  #: tokens sampled by all agents
     details: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts for the report (scheme, status)

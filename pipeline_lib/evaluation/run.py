@@ -232,20 +232,26 @@ _COUNTED = ("tool_calls", "unread", "cut_turns", "cut_tokens")
 
 
 def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:
-    """Return a finished episode as a row; with ``retries`` turns are attempts, and each is recorded."""
+    """Return a finished episode as a row.
+
+    With ``retries`` turns are attempts at the same thing: each is recorded, and the reward is that of the last one.  The
+    sum would be greater for a team that fails first.
+    """
     actions = [action for decision in decisions for action in decision.actions]
-    rewards = [decision.reward for decision in decisions if decision.reward is not None]
+    lost = any(decision.reward is None for decision in decisions)
+    paid = decisions[-1:] if retries else decisions
     terms: dict[str, float] = {}
     costs: dict[str, float] = {}
-    for decision in decisions:
+    for decision in paid:
         add_amounts(terms, decision.terms)
+    for decision in decisions:
         add_amounts(costs, decision.details.get("costs", {}))
     scored = [{"reward": float(d.reward), **d.metrics} for d in decisions if d.reward is not None]
     return EpisodeRecord(
         problem=problem.id,
         family=problem.family,
         sample=sample,
-        reward=float(sum(rewards)) if len(rewards) == len(decisions) else None,
+        reward=None if lost else float(sum(decision.reward or 0.0 for decision in paid)),
         turns=len(decisions),
         terms=terms,
         metrics=dict(decisions[-1].metrics),
@@ -259,7 +265,7 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
             "cut_off": sum(action.finish == "length" for action in actions),
             **{name: sum(getattr(one, name) for one in decisions) for name in _COUNTED},
         },
-        attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
+        attempts=scored if retries and not lost and len(scored) > 1 else (),
         wrote=digest([action.text.strip() for action in actions])[:16],
     )
 

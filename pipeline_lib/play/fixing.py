@@ -48,6 +48,7 @@ class FixedActions(Environment[Fixed, Any]):
         self.inner = inner
         self.turns = inner.turns
         self.reward_bounds = inner.reward_bounds
+        self.retries = inner.retries
         self.has_critic = inner.has_critic
         self.tool_calls, self.tool_tokens = inner.tool_calls, inner.tool_tokens
 

@@ -43,12 +43,15 @@ class Played:
     team: str  #: display name of the team
     problem: str  #: id of the problem
     turns: list[PlayedTurn] = field(default_factory=list)  #: in order
+    attempts: bool = False  #: turns are attempts at the same thing, and the last one counts
 
     @property
     def reward(self) -> float | None:
         """Return the reward of the whole episode, None if the sandbox failed or nothing could be tested."""
         rewards = [turn.reward for turn in self.turns]
-        return None if not rewards or None in rewards else float(sum(r for r in rewards if r is not None))
+        if not rewards or None in rewards:
+            return None
+        return float(sum(r for r in (rewards[-1:] if self.attempts else rewards) if r is not None))
 
 
 class Show:

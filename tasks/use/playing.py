@@ -51,7 +51,7 @@ def play(player: Player, title: str, problem: Any, seed: int, show: Show | None 
     ``title`` is the displayed name of the team; ``show`` receives the events while the episode is played.
     """
     show = show or Show()
-    recording = _Recording(player, Played(title, problem.id), show)
+    recording = _Recording(player, Played(title, problem.id, attempts=player.environment.retries), show)
     replace(player, watcher=recording).play(paired([problem], 1, seed))
     show.ended(recording.played)
     return recording.played
