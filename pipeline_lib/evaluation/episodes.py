@@ -38,8 +38,8 @@ class EpisodeRecord:
     #: Number of the episode among those of its problem, from 0; with the same sampling seed, sample j of a problem is
     #: paired between any two teams.
     sample: int
-    #: Undiscounted sum of the turns' rewards, that of the last turn where turns are attempts at the same thing; None when
-    #: the infrastructure failed.
+    #: Undiscounted sum of the turns' rewards, or that of the last turn where turns are attempts at the same thing; None
+    #: when the infrastructure failed.
     reward: float | None
     turns: int  #: turns played
     terms: Mapping[str, float]  #: the terms of this reward

@@ -234,8 +234,8 @@ _COUNTED = ("tool_calls", "unread", "cut_turns", "cut_tokens")
 def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:
     """Return a finished episode as a row.
 
-    With ``retries`` turns are attempts at the same thing: each is recorded, and the reward is that of the last one.  The
-    sum would be greater for a team that fails first.
+    With ``retries`` turns are attempts at the same thing: each is recorded, and the reward is that of the last one.
+    Their sum would be greater for a team that fails first.
     """
     actions = [action for decision in decisions for action in decision.actions]
     lost = any(decision.reward is None for decision in decisions)

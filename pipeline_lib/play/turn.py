@@ -231,8 +231,9 @@ class Turn:
             j = self._places[first][1]
             policy = self._playing.team.policy_of(node.agents[agent])
             prompt = self._playing.ids(policy, text)
-            # An agent's own observation fits into the context, or the engine refuses it; a text with quotes may not.
-            if text != self.inputs[first].observations[agent] and _full(policy, prompt):
+            # What the first turn shows fits into the context, or the engine refuses it; quotes and later turns, of a
+            # length that nobody chose, may not.
+            if (self._number or text != self.inputs[first].observations[agent]) and _full(policy, prompt):
                 for number in numbers:
                     self._unread[wanted[number].turn] += 1
                 continue

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player, paired
+from pipeline_lib.rollouts import EngineError
 from pipeline_lib.training.summary import experience_metrics
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, TalkState, make_team
 
@@ -45,14 +46,27 @@ def test_the_oldest_turns_are_cut_until_an_action_fits_and_they_are_counted() ->
     assert (record.details["cut_turns"], record.details["cut_tokens"]) == (6, 6 * LONG)
 
 
-def test_what_needs_no_cut_and_what_cannot_be_cut_stays_as_it_is() -> None:
+def test_what_needs_no_cut_stays_as_it_is() -> None:
+    team, engine = make_team("one", "two"), Listening()
+    engine.load(team.policies)
+    short = Player(Telling(), team, engine, SAMPLING).play(paired([Talk("a", turns=3)], 1, 1))
+    assert not any(decision.cut_turns or decision.cut_tokens for decision in short.decisions)
+
+
+def test_an_agent_writes_nothing_where_a_later_turn_leaves_no_room() -> None:
     class Fixed(Telling):
         def shortened(self, state: TalkState, agent: int, cut: int) -> str | None:
             return None
 
     team, engine = make_team("one", "two"), Listening()
     engine.load(team.policies)
-    with pytest.raises(Exception, match="shorten the observation"):
-        Player(Fixed(), team, engine, SAMPLING).play(paired([Talk("a", turns=6)], 1, 1))
-    short = Player(Telling(), team, engine, SAMPLING).play(paired([Talk("a", turns=3)], 1, 1))
-    assert not any(decision.cut_turns or decision.cut_tokens for decision in short.decisions)
+    found = Player(Fixed(), team, engine, SAMPLING).play(paired([Talk("a", turns=6)], 1, 1)).decisions
+    assert [(len(decision.actions), decision.unread) for decision in found] == [(2, 0)] * 4 + [(0, 2)] * 2
+    assert all(len(prompt) < CONTEXT for decision in found for prompt in decision.prompts)
+
+    class Long(Fixed):
+        def observe(self, state: TalkState, agent: int) -> str:
+            return "a" * CONTEXT
+
+    with pytest.raises(EngineError, match="shorten the observation"):
+        Player(Long(), team, engine, SAMPLING).play(paired([Talk("a", turns=6)], 1, 1))
