@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import counts_in, prepared, refusal, room
+from pipeline_lib.assembly.memory_check import context_refusal, counts_in, prepared, refusal, room
 from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_kit.make import make_environment
@@ -23,7 +23,7 @@ from pipeline_lib.evaluation.evidence import families_against
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.evaluation.sentences import no_range
 from pipeline_lib.policies.sizes import known_sizes
-from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.load import changed_params
 from tasks.chain.form import requested_changes
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
@@ -122,7 +122,9 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
-    prompt = longest_prompt(params, prepared(params, PROBLEMS) if known else ())
+    if text := context_refusal(params, sizes):
+        raise SettingsError(text)
+    prompt = longest_prompt(params, prepared(params, PROBLEMS) if known else (), sizes)
     counts = counts_in(params, PROBLEMS) if known else {}
     needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu, counts) for stage in STAGES}
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")

@@ -142,8 +142,11 @@ def policy_names(params: Params) -> tuple[str, ...]:
     return tuple(agents) if agents else ("first", "second")
 
 
-def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
-    """Return how many tokens the longest prompt has, from its characters; `PROMPT_TOKENS` if no problem is known."""
+def longest_prompt(params: Params, problems: Sequence[Any], sizes: Mapping[str, Sizes] | None = None) -> int:
+    """Return how many tokens the longest prompt has, from its characters; `PROMPT_TOKENS` if no problem is known.
+
+    It leaves room for an action in the context of the models, if their ``sizes`` are given: history is cut to that.
+    """
     texts = find(params.environment.kind).prompts(problems) if problems else []
     tokens = PROMPT_TOKENS
     if texts:
@@ -152,7 +155,8 @@ def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
     readers = {"decentralised": 0, "sequential_pipeline": 1, "one_round_discussion": 2}[params.rollouts.protocol]
     tools = getattr(params.environment, "tools", None)
     called = tools.calls * (written + tools.tokens) if isinstance(tools, Tools) else 0
-    return tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1)) + called
+    found = tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1)) + called
+    return min([found, *(max(1, one.context - written) for one in (sizes or {}).values())])
 
 
 def need(

@@ -29,6 +29,18 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
     return float(free_memory() + held_memory() if now else all_memory()), False
 
 
+def context_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
+    """Return why actions of full length do not fit into the context of a model; empty if they do."""
+    written = params.rollouts.max_new_tokens
+    for name, one in sizes.items():
+        if written >= one.context:
+            return (
+                f"rollouts.max_new_tokens ({written:,}) leaves no space for a prompt in the context of policy {name!r} "
+                f"({one.context:,} tokens); set it to less"
+            )
+    return ""
+
+
 def refusal(
     params: Params,
     stages: Sequence[str],
@@ -39,6 +51,8 @@ def refusal(
     counts: Mapping[str, int] | None = None,
 ) -> str:
     """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit."""
+    if text := context_refusal(params, sizes):
+        return text
 
     def most(settings: Params) -> tuple[str, Need]:
         needs = [(stage, need(settings, stage, sizes, prompt, limit, on_gpu, counts)) for stage in stages]
@@ -69,7 +83,7 @@ def refusal_here(params: Params, folder: Path) -> str:
         return str(error)
     if sizes is None:
         return ""
-    prompt = longest_prompt(params, prepared(params, folder))
+    prompt = longest_prompt(params, prepared(params, folder), sizes)
     return refusal(params, STAGES, sizes, prompt, *room(params.policy, now=False), counts_in(params, folder))
 
 
@@ -105,7 +119,7 @@ def check_memory(params: Params, stage: str, problems: Sequence[Any], counts: Ma
     sizes = known_sizes(params.policy, policy_names(params))
     if sizes is None:
         return
-    prompt = longest_prompt(params, problems)
+    prompt = longest_prompt(params, problems, sizes)
     if text := refusal(params, [stage], sizes, prompt, *room(params.policy, now=True), counts):
         raise SettingsError(text)
 

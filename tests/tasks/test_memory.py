@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import check_memory, refusal
+from pipeline_lib.assembly.memory_check import check_memory, context_refusal, refusal
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
@@ -195,6 +195,20 @@ def test_a_prompt_is_measured_on_prepared_problems_and_grows_with_what_agents_re
     reading = {"max_new_tokens": 100, "protocol": "sequential_pipeline"}
     read = settings(**SMOL, rollouts=reading, evaluate={"baselines": []})
     assert longest_prompt(read, ()) == 612
+    turns = settings(**SMOL, environment={"turns": 3}, rollouts={"max_new_tokens": 2000})
+    assert longest_prompt(turns, ()) == 512 + 4 * 2000
+    assert longest_prompt(turns, (), known(turns)) == 8192 - 2000, "history is cut"
+
+
+@pytest.mark.parametrize("most", [8192, 9000])
+def test_actions_that_fill_the_context_are_refused(most: int) -> None:
+    params = settings(**SMOL, rollouts={"max_new_tokens": most})
+    words = rf"max_new_tokens \({most:,}\) leaves no space for a prompt in the context of policy '\w+' \(8,192 tokens\)"
+    for check in (lambda: check_memory(params, "audit", ()), lambda: check_run(params)):
+        with pytest.raises(SettingsError, match=words):
+            check()
+    less = settings(**SMOL, rollouts={"max_new_tokens": 8191})
+    assert longest_prompt(less, (), known(less)) == 1 and not context_refusal(less, known(less))
 
 
 def test_an_own_environment_may_call_a_setting_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
