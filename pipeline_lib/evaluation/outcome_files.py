@@ -638,9 +638,16 @@ def _shown(value: Any) -> str:
     return str(value).strip().encode(errors="backslashreplace").decode()  # JSON can escape half of a character
 
 
+def _single(place: str, cells: Mapping[str, Any], column: str) -> Any:
+    """Return what stands in a column; None if nothing does."""
+    if column not in cells and any(name.startswith(f"{column}.") for name in cells):
+        raise OutcomesError(f"{place}, column {column!r}: an object stands here, not a single value")
+    return cells.get(column)
+
+
 def _id(place: str, cells: Mapping[str, Any], column: str | None) -> str:
     """Return an id as text; empty if there is none."""
-    value = cells.get(column or "")
+    value = None if column is None else _single(place, cells, column)
     if not isinstance(value, (str, bytes)) and isinstance(value, Collection):
         raise OutcomesError(f"{place}, column {column!r}: {_quoted(value)} is neither a text nor a number")
     return _shown(value)
@@ -654,7 +661,7 @@ def _label(place: str, cells: Mapping[str, Any], column: str | None) -> str:
 
 
 def _value(place: str, cells: Mapping[str, Any], column: str) -> float | None:
-    value = cells.get(column)
+    value = _single(place, cells, column)
     if isinstance(value, str):
         text = value.strip().lower()
         value = None if text in _MISSING else _WORDS.get(text, text)
@@ -674,7 +681,7 @@ def _value(place: str, cells: Mapping[str, Any], column: str) -> float | None:
 
 
 def _whole(place: str, cells: Mapping[str, Any], column: str | None) -> int | None:
-    if column is None or not (text := _shown(cells.get(column))):
+    if column is None or not (text := _shown(_single(place, cells, column))):
         return None
     if text.removesuffix(".0").isascii() and text.removesuffix(".0").isdigit() and len(text) < 19:
         return int(text.removesuffix(".0"))

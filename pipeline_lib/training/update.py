@@ -112,18 +112,20 @@ def update_policy(
     # Log-probabilities of the first pass, per token of the batch; their order does not depend on micro-batches.
     first_pass = {name: torch.zeros(len(batch.behaviour), device=learner.device) for name in ("old", "reference")}
     report = UpdateReport()
-    for epoch in range(settings.epochs):
-        while (done := _pass(learner, batch, first_pass, settings, epoch, check)) is None:
-            learner.budget = _smaller_budget(learner, batch)
-        for parts, edges, tokens in done:
-            report.add(parts, edges, tokens, epoch == 0)
-        if epoch == 0 and settings.epochs > 1:
-            learner.processes.sum(first_pass.values())
-        if learner.sharded is None:
-            learner.processes.sum(learner.optimiser.gradients())
-        report.norms.append(learner.optimiser.step(rate))
-    if learner.layers is not None:
-        learner.layers.free()
+    try:
+        for epoch in range(settings.epochs):
+            while (done := _pass(learner, batch, first_pass, settings, epoch, check)) is None:
+                learner.budget = _smaller_budget(learner, batch)
+            for parts, edges, tokens in done:
+                report.add(parts, edges, tokens, epoch == 0)
+            if epoch == 0 and settings.epochs > 1:
+                learner.processes.sum(first_pass.values())
+            if learner.sharded is None:
+                learner.processes.sum(learner.optimiser.gradients())
+            report.norms.append(learner.optimiser.step(rate))
+    finally:
+        if learner.layers is not None:
+            learner.layers.free()
     if learner.sharded is not None:
         learner.sharded.copy_back()
     whole = UpdateReport(norms=report.norms)
@@ -176,6 +178,8 @@ def _pass(
     if not learner.processes.any(failed):
         return done
     learner.optimiser.zero()
+    if learner.layers is not None:
+        learner.layers.free()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -322,6 +322,8 @@ def test_columns_have_other_names_and_rows_may_be_nested(tmp_path: Path) -> None
     assert (found.comparisons["y"].problems, found.comparisons["y"].families) == (12, 6)
 
 
+OBJECT = {"problem": "p", "system": "a", "value": 1, "sample": 1, "seed": 1, "family": "f"}
+OBJECTS = "".join(json.dumps({**OBJECT, "system": name}) + "\n" for name in "ab")
 DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
     ("an empty file", "o.csv", "", {}, "o.csv: the file is empty"),
     ("only the heads", "o.csv", "problem,system,value\n", {}, "o.csv: there are no rows of outcomes"),
@@ -401,6 +403,11 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
     ("no object", "o.jsonl", "[1, 2]\n", {}, "o.jsonl, line 1: not an object with a value for every column"),
     ("too deep", "o.jsonl", "[" * 100_000, {}, "o.jsonl, line 1: not JSON"),
     ("a list", "o.jsonl", '{"problem": 1, "system": "a", "value": [1]}', {}, r"column 'value': \[1\] is not a number"),
+    *(
+        (f"an object as {name}", "o.jsonl", OBJECTS + json.dumps({**OBJECT, name: {"x": 1}}), {}, message)
+        for name in OBJECT
+        for message in (f"o.jsonl, line 3, column '{name}': an object stands here, not a single value",)
+    ),
     ("no Parquet", "o.parquet", "PAR1", {}, "o.parquet: not a Parquet file that can be read"),
     ("no log", "o.json", "{}", {}, "o.json: a .json file must be a log of Inspect"),
     ("a seed", "o.csv", "problem,system,value,seed\np,a,1,x\n", {}, "column 'seed': 'x' is not a whole number"),

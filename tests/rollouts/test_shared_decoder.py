@@ -82,6 +82,26 @@ def test_every_agent_acts_with_its_own_adapter_in_one_batch(kind: str):
     assert len({actions[0].ids for actions in found[:3]}) > 1
 
 
+@pytest.mark.parametrize("rows", [1, 64])
+def test_actions_end_with_the_context(rows: int):
+    """Beside a short prompt, prompts that leave room for one, two and three tokens."""
+    agents = team()
+    engine = TransformersEngine(rows=rows)
+    engine.load(agents)
+    lengths = {1: 95, 2: 94, 3: 93, SAMPLING.max_new_tokens: 20}
+    requests = [
+        Request(name, tuple(60 + (i * i + n) % 60 for i in range(n)), 3, seed)
+        for seed, n in enumerate(lengths.values())
+        for name in agents
+    ]
+    for request, actions in zip(requests, engine.generate(requests, SAMPLING), strict=True):
+        room = next(most for most, length in lengths.items() if length == len(request.prompt))
+        assert max(len(action.ids) for action in actions) == room
+        for action in actions:
+            exact = reference_logprobs(agents[request.policy], request.prompt, action, SAMPLING)
+            assert torch.allclose(torch.tensor(action.logprobs, dtype=torch.float64), exact.double(), atol=1e-4)
+
+
 def test_agents_on_one_base_have_a_forest(monkeypatch: pytest.MonkeyPatch):
     """Each node is computed below the adapter of its own agent."""
     agents = team("qwen2")

@@ -248,6 +248,29 @@ def test_buffers_are_given_back() -> None:
     assert layers._space is None and not list(layers._buffer)
 
 
+def test_buffers_are_given_back_where_memory_runs_out_and_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make_settings(micro_batch_tokens=640)
+    (one,) = make_learners(settings, Sampling(), Team({"main": adapted("qwen3")}, {"main": "main"}), None, None)
+    layers = one.layers
+    assert layers is not None
+    rows = [WeightedAction(p, a, (-2.0,) * len(a), 1.5, 1.0) for p, a in ROWS]
+    batch, back, held = build(rows, 9.0, settings.loss), FusedLayers.backward, list[int]()
+
+    def crowded(self: FusedLayers, run: Any, gradient: torch.Tensor) -> list[torch.Tensor]:
+        held.append(sum(map(len, self._buffer)))
+        if len(held) == 1:
+            raise MemoryError
+        if len(held) == 3:
+            raise KeyboardInterrupt
+        return back(self, run, gradient)
+
+    monkeypatch.setattr(FusedLayers, "backward", crowded)
+    with pytest.raises(KeyboardInterrupt):
+        update_policy(one, batch, settings.loss, 1e-3, lambda: None)
+    assert len(held) == 3 and held[1] < held[0]
+    assert layers._space is None and not list(layers._buffer)
+
+
 @pytest.mark.parametrize(
     ("loss", "tokens"),
     [({}, 64), ({"epochs": 3, "clip": 0.2}, 640), ({"kl": 0.1, "entropy": 0.05}, 640)],
