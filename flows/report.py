@@ -1,7 +1,6 @@
 """Stage ``report``: one page for people, and the same series for ``dvc plots``.  ``python -m flows.report``."""
 
 import os
-import platform
 from pathlib import Path
 
 from pipeline_lib import storage
@@ -12,6 +11,7 @@ from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.tested_teams import contributions, subteam_means, turn_gains
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, LAST, SELECTED
 from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.processor import machine
 from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
@@ -147,26 +147,6 @@ def tested_teams(params: Params) -> list[TestedTeam]:
     if params.evaluate.cross_play:
         teams += [of(CROSS_PLAY, TEAM, "guests", seed) for seed in seeds_of(params, TEAM)]
     return teams + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
-
-
-def machine() -> str:
-    """Return processor, its vector instructions, cores and GPUs, e.g. ``AMD EPYC (AVX512), 2 cores, no GPU``."""
-    # Seconds, which no other part of a report needs.
-    import torch
-
-    # Two processors of one name may have other instructions, round differently, and give another run.
-    vectors = torch.backends.cpu.get_cpu_capability()
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return f"{_processor()} ({vectors}), {os.cpu_count()} cores, {', '.join(gpus) or 'no GPU'}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

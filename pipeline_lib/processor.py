@@ -1,13 +1,33 @@
-"""What this machine's processor is, for choices between operations that were measured on some processors only."""
+"""What this machine's processor is: for reports, and for choices that were measured on some processors only."""
 
-import contextlib
 import functools
+import os
+import platform
 from pathlib import Path
 
 
 @functools.cache
 def on_intel() -> bool:
     """Return whether the processor is known to be Intel's; a timing instead could choose differently in each run."""
-    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        return any("GenuineIntel" in line for line in lines)
-    return False
+    return "GenuineIntel" in _facts("vendor_id")
+
+
+def machine() -> str:
+    """Return processor, its vector instructions, cores and GPUs, e.g. ``AMD EPYC (AVX512), 2 cores, no GPU``."""
+    # Seconds, which no choice between operations needs.
+    import torch
+
+    # Two processors of one name may have other instructions, round differently, and give another run.
+    vectors = torch.backends.cpu.get_cpu_capability()
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    name = next(iter(_facts("model name")), platform.machine())
+    return f"{name} ({vectors}), {os.cpu_count()} cores, {', '.join(gpus) or 'no GPU'}"
+
+
+def _facts(name: str) -> list[str]:
+    """Return what Linux says under a name, of each core; elsewhere nothing."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from flows.report import machine, task_name
+from flows.report import task_name
+from pipeline_lib.processor import machine
 from pipeline_lib.report.style import wrap
 from pipeline_lib.report.text import cell, sentence_only, typeset
 
