@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
+from pipeline_lib.processor import WAITING
 from pipeline_lib.tracking.processes import is_gone
 
 HOME = "SYMPOSIUM_HOME"
@@ -42,14 +43,11 @@ _PREFECT = {
 _THIS_MACHINE = ("127.0.0.1", "localhost")
 _SPINS = "GOMP_SPINCOUNT"
 _THREADS = {
+    **WAITING,
     # Batches are small: one thread per process is fastest, and stages run side by side.
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # A large model uses several threads, and one that waits for another must sleep soon: on a busy machine threads that
-    # spin took seven times the CPU time of the work.
-    "OMP_WAIT_POLICY": "passive",
-    _SPINS: "3000",  # 36 microseconds on one machine: an idle core takes as long to wake up
     "TOKENIZERS_PARALLELISM": "false",
 }
 

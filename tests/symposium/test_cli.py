@@ -17,6 +17,17 @@ from tests.programs import command
 ROOT = Path(__file__).parents[2]
 
 
+def test_threads_of_a_large_model_do_not_spin_in_python_either() -> None:
+    """The variables are read when torch loads."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    shown = f"import os, symposium; symposium.Experiment; print([os.environ[name] for name in {names}])"
+    given = {key: value for key, value in os.environ.items() if key not in names}
+    for more, expected in (({}, ["passive", "3000"]), ({"OMP_WAIT_POLICY": "active"}, ["active", "3000"])):
+        command = [sys.executable, "-c", shown]
+        done = subprocess.run(command, cwd=ROOT, env={**given, **more}, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(expected)
+
+
 def symposium(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "symposium", *words], cwd=folder, capture_output=True, text=True, check=False
