@@ -139,7 +139,7 @@ class Products:
                 order += [one for every in attend for one in every[number // len(JOINED)]]
         return order + list(base[len(adapters) :])
 
-    def _linear(self, rows: int) -> list[Operation]:
+    def _linear(self, rows: int) -> Sequence[Operation]:
         """Return the products with the base's matrices, by the faster of two kernels."""
         x, found = (self._by_size(rows, {one.shape[side] for one in self._base}) for side in (1, 0))
         laid_out = zip(self._base, self._laid_out, strict=False)  # the last one is the head

@@ -1,7 +1,6 @@
 """Stage ``report``: one page for people, and the same series for ``dvc plots``.  ``python -m flows.report``."""
 
 import os
-from pathlib import Path
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe

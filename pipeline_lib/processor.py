@@ -6,8 +6,8 @@ import platform
 from pathlib import Path
 
 #: Environment variables for threads that wait for each other, read when torch loads.  They must sleep soon: on a busy
-#: machine threads that spin took seven times the CPU time of the work.  On one machine 3,000 rounds are 36 microseconds,
-#: and an idle core takes as long to wake up.
+#: machine threads that spin took seven times the CPU time of the work.  3,000 rounds were 36 microseconds on one
+#: machine, and an idle core takes as long to wake up.
 WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
 
 
