@@ -68,8 +68,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_neighbours("pipeline_lib")
-    waiting = importlib.import_module("pipeline_lib.processor").WAITING
-    os.environ.update({name: os.environ.get(name, value) for name, value in waiting.items()})
+    for variable, default in importlib.import_module("pipeline_lib.processor").WAITING.items():
+        os.environ.setdefault(variable, default)  # too late if torch is loaded
     # In a notebook tqdm, which transformers imports, asks for widgets that nothing here needs.
     warnings.filterwarnings("ignore", message="IProgress not found")
     value = getattr(importlib.import_module(_HOMES[name]), name)

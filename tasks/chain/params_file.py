@@ -63,9 +63,13 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
     yaml.preserve_quotes = True
     yaml.width = sys.maxsize  # no line is broken
     yaml.Representer = _Representer
-    content = yaml.load(file.read_text(encoding="utf-8")) or {}
-    put(content, changes, who, partial(_replace, content))
+    before = file.read_text(encoding="utf-8")
+    content = yaml.load(before)
     text = io.StringIO()
+    if content is None:  # comments alone, which ruamel would not keep
+        content = {}
+        text.write(before if not before or before.endswith("\n") else f"{before}\n")
+    put(content, changes, who, partial(_replace, content))
     yaml.dump(content, text)
     if not _says(text.getvalue(), content):
         raise SettingsError(

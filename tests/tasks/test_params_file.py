@@ -96,6 +96,14 @@ def test_a_list_that_a_person_wrote(tmp_path: Path, written: str, value: list[in
             assert (comment in file.read_text()) == (comment in f"# how # the end {written}{behind}")
 
 
+@pytest.mark.parametrize("written", ["# mine\n", "# mine"])
+def test_comments_of_a_file_without_settings_stay(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text(written)
+    write_changes(file, {"seeds.single_agent": []}, "-S")
+    assert file.read_text() == "# mine\nseeds:\n  single_agent: []\n"
+
+
 def test_what_would_damage_the_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "params.yaml"
     before = "seeds:\n  single_agent: # which\n\n  - 0\ntrain:\n  steps: 30\n  group_size: 4\n"

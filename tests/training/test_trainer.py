@@ -196,6 +196,23 @@ def test_the_reward_of_a_turn_has_an_effect_and_needs_attempts(tmp_path: Path) -
         run_training(tmp_path, make_team(), Agree(turns=2), settings=settings, scratch=tmp_path / "no")
 
 
+@pytest.mark.parametrize("groups", ["tree", "episodes"])
+@pytest.mark.parametrize("crowded", [{1}, {0, 1}], ids=["one agent", "both agents"])
+def test_a_later_turn_without_room_for_an_action_is_trained_without_it(
+    tmp_path: Path, groups: str, crowded: set[int]
+) -> None:
+    class Growing(Agree):
+        def observe(self, state: ToyState, agent: int) -> str:
+            return "pick " * 2000 if state.turn and agent in crowded else super().observe(state, agent)
+
+    settings = make_settings(steps=2, checkpoint_every=2, group_size=4, groups=groups)
+    team = make_team()
+    before = team_digest(team)
+    _, steps = run_training(tmp_path, team, Growing(turns=2), settings=settings)
+    assert all(math.isfinite(one["update/loss"]) and one["update/tokens"] > 0 for one in steps)
+    assert team_digest(team) != before
+
+
 def test_kl_needs_a_base_and_holds_the_team_near_it(tmp_path: Path) -> None:
     settings = make_settings(steps=12, checkpoint_every=12, loss={"kl": 5.0})
     with pytest.raises(TrainingError, match="kl needs the base"):
