@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import CommentMark, YAMLError
+from ruamel.yaml.error import CommentMark, MarkedYAMLError, YAMLError
 from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.tokens import CommentToken
 
@@ -64,7 +64,11 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
     yaml.width = sys.maxsize  # no line is broken
     yaml.Representer = _Representer
     before = file.read_text(encoding="utf-8")
-    content = yaml.load(before)
+    try:
+        content = yaml.load(before)
+    except MarkedYAMLError as error:  # ruamel refuses a tab behind a value, which our own reader takes
+        place = f"{file}, line {error.problem_mark.line + 1}" if error.problem_mark else str(file)
+        raise SettingsError(f"{place}: {error.problem}; nothing was changed, correct this line by hand") from None
     text = io.StringIO()
     if content is None:  # comments alone, which ruamel would not keep
         content = {}
@@ -89,11 +93,12 @@ def _replace(whole: Mapping[str, Any], inside: MutableMapping[str, Any], key: st
     if isinstance(value, list | Mapping) and not is_section:
         value = CommentedSeq(value) if isinstance(value, list) else CommentedMap(value)
         value.fa.set_flow_style()
+    below = "" if key in inside or inside is whole else _behind(inside, take=True)
     inside[key] = value
     if isinstance(inside, CommentedMap) and not is_section:
         places = inside.ca.items.get(key) or [None] * 4
         beside = places[BESIDE].value if places[BESIDE] else ""
-        text = "".join([beside, *(token.value for token in places[BETWEEN] or ()), _behind(old)])
+        text = "".join([beside, *(token.value for token in places[BETWEEN] or ()), below, _behind(old)])
         places[BETWEEN] = None
         if text and text != beside:
             places[BESIDE] = CommentToken(text if beside or text.startswith("#") else f"\n{text}", CommentMark(0), None)
@@ -107,15 +112,24 @@ def _says(text: str, content: Any) -> bool:
         return False
 
 
-def _behind(value: Any) -> str:
-    """Return the lines of comments behind a value on lines of its own: ruamel keeps them with its last entry."""
+def _behind(value: Any, take: bool = False) -> str:
+    """Return the lines of comments behind a value on lines of its own: ruamel keeps them with its last entry.
+
+    With ``take`` they are no longer there: another entry becomes the last one.
+    """
     if not isinstance(value, CommentedMap | CommentedSeq) or not value or value.fa.flow_style():
         return ""
     last = len(value) - 1 if isinstance(value, CommentedSeq) else list(value)[-1]
     if isinstance(value[last], CommentedMap | CommentedSeq) and value[last] and not value[last].fa.flow_style():
-        return _behind(value[last])
-    texts = [token.value for token in value.ca.items.get(last) or () if isinstance(token, CommentToken)]
-    return "".join(texts).partition("\n")[2]
+        return _behind(value[last], take)
+    found = ""
+    for token in value.ca.items.get(last) or ():
+        if isinstance(token, CommentToken):
+            beside, _, behind = token.value.partition("\n")
+            found += behind
+            if take:
+                token.value = f"{beside}\n"
+    return found
 
 
 def _differences(

@@ -96,6 +96,28 @@ def test_a_list_that_a_person_wrote(tmp_path: Path, written: str, value: list[in
             assert (comment in file.read_text()) == (comment in f"# how # the end {written}{behind}")
 
 
+def test_a_new_key_stands_before_the_comments_behind_its_section(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text(
+        "policy:\n  agents: # by name\n    helper: {}\n    main:\n      layers: 3\n  # of imitation\n"
+        "  warm_start: {steps: 5}\n\n# the end\nverdict:\n  margin: 0.2\n"
+    )
+    write_changes(file, {"policy.agents.main.heads": 2}, "-S")
+    assert "      layers: 3\n      heads: 2\n  # of imitation\n  warm_start" in file.read_text()
+    write_changes(file, {"policy.agents": {}}, "-S")
+    assert "  agents: {} # by name\n  # of imitation\n  warm_start: {steps: 5}\n\n# the end" in file.read_text()
+    write_changes(file, {"policy.layers": 2}, "-S")
+    assert "  warm_start: {steps: 5}\n  layers: 2\n\n# the end\nverdict" in file.read_text()
+
+
+def test_what_only_one_reader_of_yaml_takes_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text(before := "train:\n  steps: 30\t# tab\n")
+    with pytest.raises(SettingsError, match=r"params\.yaml, line 2: .*correct this line"):
+        write_changes(file, {"seeds.single_agent": []}, "-S")
+    assert file.read_text() == before
+
+
 @pytest.mark.parametrize("written", ["# mine\n", "# mine"])
 def test_comments_of_a_file_without_settings_stay(tmp_path: Path, written: str) -> None:
     file = tmp_path / "params.yaml"
