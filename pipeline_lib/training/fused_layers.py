@@ -79,6 +79,15 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Norm:
+    """``x``, ``[tokens, width]``, times ``factor``, ``[tokens, 1]``, times ``weight``, ``[width]``."""
+
+    x: Tensor
+    factor: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     """What the backward pass of a layer needs; by tokens, unless another shape stands here."""
 
@@ -99,6 +108,7 @@ class _Run:
     turns: tuple[Tensor, Tensor]  #: cosines and sines, float32 ``[tokens, half of size]``
     joined: list[dict[str, _Joined]]  #: by layer, by matrix
     hidden: Tensor  #: ``[layers, tokens, width]``: what went into each layer
+    factors: Tensor  #: of the norms before attention and MLP (`_factor`), float32 ``[layers, 2, tokens, 1]``
     kept: list[_Kept]  #: of the first layers
     space: Tensor | None  #: where all of this lies
 
@@ -197,16 +207,14 @@ class FusedLayers:
     def _layer(self, number: int, hidden: Tensor, run: _Run, out: Tensor | None) -> None:
         """Compute one layer; without ``out`` only what its backward pass needs."""
         layer, joined, kept = self._weights.layers[number], run.joined[number], self._kept(number, run)
+        before_attention, before_mlp = self._norms(number, hidden, run, kept)
         states = self._buffer("states", (len(hidden), len(layer.qkv)), hidden.dtype)
-        self._product(
-            "qkv", self._normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias, joined, kept, states
-        )
+        self._product("qkv", self._normed(before_attention), layer.qkv, layer.qkv_bias, joined, kept, states)
         self._turn(states, layer.heads_norm, run.turns, kept)
         run.attention.attend(kept.heads, kept.weights, kept.mixed)
         kept.middle.copy_(hidden)
         self._product("out", kept.mixed, layer.out, layer.out_bias, joined, kept, kept.middle, add=True)
-        normed = self._normed(kept.middle, layer.mlp_norm)
-        self._product("gate_up", normed, layer.gate_up, layer.gate_up_bias, joined, kept, kept.mlp)
+        self._product("gate_up", self._normed(before_mlp), layer.gate_up, layer.gate_up_bias, joined, kept, kept.mlp)
         inner = self._inner(kept.mlp)
         if out is not None:
             out.copy_(kept.middle)
@@ -217,26 +225,31 @@ class FusedLayers:
     def _layer_back(self, number: int, hidden: Tensor, run: _Run, total: Tensor) -> list[Tensor]:
         """Replace the gradient of a layer's result by that of ``hidden``; return those of the adapters' weights."""
         layer, kept = self._weights.layers[number], self._kept(number, run)
+        before_attention, before_mlp = self._norms(number, hidden, run, kept)
         found: dict[str, list[Tensor]] = {}
 
-        def back(matrix: str, weight: Tensor, given: Tensor, x: Tensor, of_x: Tensor | None = None) -> Tensor:
+        def back(matrix: str, weight: Tensor, given: Tensor, x: Tensor | _Norm, of_x: Tensor | None = None) -> Tensor:
             if of_x is None:
-                of_x = self._buffer("of " + matrix, x.shape, x.dtype)
+                of_x = self._buffer("of " + matrix, (len(given), weight.shape[1]), given.dtype)
             found[matrix] = self._product_back(number, matrix, weight, given, x, run, kept, of_x)
             return of_x
 
         given = self._buffer("given", hidden.shape, hidden.dtype).copy_(total)
         of_inner = back("down", layer.down, given, self._inner(kept.mlp))
         of_mlp = self._inner_back(kept.mlp, of_inner)
-        of_normed = back("gate_up", layer.gate_up, of_mlp, self._normed(kept.middle, layer.mlp_norm))
-        self._add_norm_back(kept.middle, layer.mlp_norm, of_normed, total)
+        self._add_norm_back(before_mlp, back("gate_up", layer.gate_up, of_mlp, before_mlp), total)
         given.copy_(total)
         back("out", layer.out, given, kept.mixed, run.attention.of_mixed)
         of_heads = run.attention.back(kept.heads, kept.weights)
         of_states = self._turn_back(of_heads, layer.heads_norm, run.turns, kept)
-        of_normed = back("qkv", layer.qkv, of_states, self._normed(hidden, layer.attention_norm))
-        self._add_norm_back(hidden, layer.attention_norm, of_normed, total)
+        self._add_norm_back(before_attention, back("qkv", layer.qkv, of_states, before_attention), total)
         return [tensor for matrix in MATRICES for tensor in found[matrix]]
+
+    def _norms(self, number: int, hidden: Tensor, run: _Run, kept: _Kept) -> tuple[_Norm, _Norm]:
+        """Return the norms of a layer, before attention and before the MLP."""
+        layer, (attention, mlp) = self._weights.layers[number], run.factors[number]
+        assert layer.attention_norm is not None and layer.mlp_norm is not None  # the base's norms are apart
+        return _Norm(hidden, attention, layer.attention_norm), _Norm(kept.middle, mlp, layer.mlp_norm)
 
     def _product(
         self,
@@ -261,9 +274,17 @@ class FusedLayers:
             out.addmm_(reduced, joined[matrix].expand)
 
     def _product_back(
-        self, number: int, matrix: str, weight: Tensor, given: Tensor, x: Tensor, run: _Run, kept: _Kept, out: Tensor
+        self,
+        number: int,
+        matrix: str,
+        weight: Tensor,
+        given: Tensor,
+        x: Tensor | _Norm,
+        run: _Run,
+        kept: _Kept,
+        out: Tensor,
     ) -> list[Tensor]:
-        """Write the gradient of ``x`` to ``out``; return those of the adapters."""
+        """Write the gradient of what was multiplied, ``x`` or its norm, to ``out``; return those of the adapters."""
         torch.mm(given, weight, out=out)
         joined = run.joined[number].get(matrix)
         if joined is None:
@@ -271,7 +292,10 @@ class FusedLayers:
         columns = self._buffer("columns of " + matrix, (len(given), len(joined.reduce)), given.dtype)
         through = torch.mm(given, joined.expand.t(), out=columns)
         out.addmm_(through, joined.reduce)
-        of_reduce = (through.t() @ x).float()
+        if isinstance(x, _Norm):  # which is not computed again: its factors go into the smaller matrices
+            of_reduce = (torch.mul(through, x.factor).to(x.x.dtype).t() @ x.x).float().mul_(x.weight)
+        else:
+            of_reduce = (through.t() @ x).float()
         of_expand = (kept.reduced[matrix].t() @ given) * joined.scales
         return [
             gradient
@@ -279,12 +303,11 @@ class FusedLayers:
             for gradient in (of_reduce[part.rows], of_expand[part.rows, part.columns].t())
         ]
 
-    def _normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return ``x`` divided by its root mean square (arXiv 1910.07467), times ``weight``."""
-        assert weight is not None  # the base's norms are apart
-        numbers, factor = self._factor(x)
-        numbers.mul_(factor).mul_(weight)
-        return self._buffer("normed", x.shape, x.dtype).copy_(numbers)
+    def _normed(self, norm: _Norm) -> Tensor:
+        """Return ``x`` divided by its root mean square (arXiv 1910.07467), times the weight; ``factor`` is written."""
+        numbers, factor = self._factor(norm.x)
+        numbers.mul_(norm.factor.copy_(factor)).mul_(norm.weight)
+        return self._buffer("normed", norm.x.shape, norm.x.dtype).copy_(numbers)
 
     def _factor(self, x: Tensor, name: str = "numbers") -> tuple[Tensor, Tensor]:
         """Return ``x`` as float32, in a buffer, and what it is divided by, inverted, ``[..., 1]``."""
@@ -292,21 +315,21 @@ class FusedLayers:
         length = torch.linalg.vector_norm(numbers, dim=-1, keepdim=True)
         return numbers, length.square_().div_(x.shape[-1]).add_(self._shape.eps).rsqrt_()
 
-    def _add_norm_back(self, x: Tensor, weight: Tensor | None, given: Tensor, total: Tensor) -> None:
+    def _add_norm_back(self, norm: _Norm, given: Tensor, total: Tensor) -> None:
         """Add the gradient of ``x`` below its norm to ``total``.
 
         With y = r x w and r = (mean(x^2) + eps)^-1/2: dx = r w dy - x r^3 mean(x w dy).
         """
-        assert weight is not None
-        weighted = self._buffer("weighted", x.shape, torch.float32).copy_(given).mul_(weight)
-        numbers, factor, through = self._through(x, "numbers", weighted)
-        total.addcmul_(weighted, factor).addcmul_(numbers, through, value=-1)
+        shape = norm.x.shape
+        weighted = self._buffer("weighted", shape, torch.float32).copy_(given).mul_(norm.weight)
+        numbers = self._buffer("numbers", shape, torch.float32).copy_(norm.x)
+        through = self._through(numbers, norm.factor, weighted, "product")
+        total.addcmul_(weighted, norm.factor).addcmul_(numbers, through, value=-1)
 
-    def _through(self, x: Tensor, name: str, weighted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ``x`` as float32, r, and ``r^3 mean(x w dy)``, ``[..., 1]``; ``weighted`` is w dy."""
-        numbers, factor = self._factor(x, name)
-        product = torch.mul(numbers, weighted, out=self._buffer("product of " + name, x.shape, torch.float32))
-        return numbers, factor, product.mean(-1, keepdim=True).mul_(factor.pow(3))
+    def _through(self, numbers: Tensor, factor: Tensor, weighted: Tensor, name: str) -> Tensor:
+        """Return ``r^3 mean(x w dy)``, ``[..., 1]``; ``numbers`` is x, ``factor`` r, and ``weighted`` w dy."""
+        product = torch.mul(numbers, weighted, out=self._buffer(name, numbers.shape, torch.float32))
+        return product.mean(-1, keepdim=True).mul_(factor.pow(3))
 
     def _inner(self, mlp: Tensor) -> Tensor:
         """Return ``silu(gate) up``; `_inner_back` uses ``silu(gate)`` again."""
@@ -347,7 +370,8 @@ class FusedLayers:
         turned = self._rotate(of_heads[:rotated], turns[0], -turns[1])
         if norm is not None:
             assert kept.raw is not None
-            numbers, factor, through = self._through(kept.raw, "heads", turned.mul_(norm[:, None]))
+            numbers, factor = self._factor(kept.raw, "heads")
+            through = self._through(numbers, factor, turned.mul_(norm[:, None]), "product of heads")
             turned.mul_(factor).addcmul_(numbers, through, value=-1)
         by_head[:rotated].copy_(turned)
         by_head[rotated:].copy_(of_heads[rotated:])
@@ -399,7 +423,8 @@ class FusedLayers:
         if not keep:
             self._space = space
         attention.lay_out(self._buffer)
-        return _Run(attention, turns, joined, hidden, kept, space if keep else None)
+        factors = torch.empty(self._shape.depth, 2, len(embedded), 1)
+        return _Run(attention, turns, joined, hidden, factors, kept, space if keep else None)
 
     def _kept(self, number: int, run: _Run) -> _Kept:
         """Return where a layer keeps what its backward pass needs."""

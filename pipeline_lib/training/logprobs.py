@@ -127,23 +127,28 @@ class _BelowFrozenHead(torch.autograd.Function):
         logprobs = torch.empty(len(hidden), device=hidden.device)
         gradient = torch.empty_like(hidden) if differentiable else None
         divisor = sampling.temperature or 1.0
+        # The largest things in memory here: each is made once, and computed in place.
+        space = hidden.new_empty(min(rows, len(hidden)), len(weight))
+        part_rows = -(-rows // SOFTMAX_PARTS)
+        floats = space if space.dtype == torch.float32 else space.new_empty(part_rows, len(weight), dtype=torch.float32)
         for chunk in _slices(len(hidden), rows):
-            logits = nn.functional.linear(hidden[chunk], weight, bias)
-            for part in _slices(len(logits), -(-rows // SOFTMAX_PARTS)):
-                own = targets[chunk][part]
-                scaled = scaled_logits(logits[part], sampling, keep=own)
-                # In place, because logits are the largest thing in memory here.
-                most = scaled.amax(-1, keepdim=True)
-                of_target = scaled.gather(-1, own[:, None]) - most
-                total = scaled.sub_(most).exp_().sum(-1, keepdim=True)
-                logprobs[chunk][part] = (of_target - total.log())[:, 0]
+            logits = space[: len(hidden[chunk])]
+            torch.mm(hidden[chunk], weight.t(), out=logits)
+            if bias is not None:
+                logits += bias
+            for part in _slices(len(logits), part_rows):
+                own = targets[chunk][part][:, None]
+                numbers = logits[part] if floats is space else floats[: len(logits[part])].copy_(logits[part])
+                scaled = scaled_logits(numbers, sampling, keep=own[:, 0])
+                torch.ops.aten._log_softmax.out(scaled, -1, False, out=scaled)
+                logprobs[chunk][part] = scaled.gather(-1, own)[:, 0]
                 if gradient is not None:
-                    share = scaled.div_(-total)
-                    share.scatter_add_(-1, own[:, None], torch.ones_like(total))
-                    logits[part] = share
+                    scaled.exp_().scatter_add_(-1, own, torch.full_like(own, -1.0, dtype=torch.float32))
+                    logits[part] = scaled
             if gradient is not None:
-                gradient[chunk] = (logits @ weight) / divisor
-            del logits  # before the next chunk is made
+                torch.mm(logits, weight, out=gradient[chunk])
+        if gradient is not None:
+            gradient /= -divisor
         ctx.gradient = gradient
         return logprobs
 
