@@ -26,7 +26,7 @@ LOGITS_CHUNK = 2**23
 #: Below a frozen head, probabilities are computed for such a part of these at a time: it stays in a processor's cache.
 SOFTMAX_PARTS = 4
 #: Bytes of products and attention that the update of a large model on a CPU keeps under gradient checkpointing.
-KEPT_PRODUCTS = 224 * 2**20
+KEPT_PRODUCTS = 288 * 2**20
 #: On a CPU, passes of a large model's update get no further tree of tokens beyond this number (padded).
 PASS_TOKENS = 640
 #: Maximum number of tokens (padded) of a large model's warm start at once.
