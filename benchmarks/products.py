@@ -43,11 +43,16 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
-    """Of all products, and of those with the base's matrices by themselves."""
+class Pass:
+    """The products of one pass through the model, in order, and those with the base's matrices by themselves."""
 
-    all: float
-    base: float
+    every: Sequence[Operation]
+    base: Sequence[Operation]
+
+    @torch.inference_mode()
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of ``all`` and of the ``base``."""
+        return {"all": _seconds(self.every), "base": _seconds(self.base)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,13 @@ class Products:
         lay_out = packed if isinstance(self._kernels, PackedKernels) else Tensor.contiguous
         self._laid_out = [lay_out(one) for one in (*self._base, self._head)]  # as our decoder has them
 
-    def read(self, work: Work) -> Seconds:
-        """Return the seconds of reading prompts."""
+    def read(self, work: Work) -> Pass:
+        """Return the products of reading prompts."""
         base = self._linear(round(work.tokens))
-        return _timed(self._forward(round(work.tokens), 1, base, [self._over(work)]), base)
+        return Pass(self._forward(round(work.tokens), 1, base, [self._over(work)]), base)
 
-    def step(self, prompts: int, agents: int, group: int, length: int, drawn: int) -> Seconds:
-        """Return the seconds of drawing a token of every action.
+    def step(self, prompts: int, agents: int, group: int, length: int, drawn: int) -> Pass:
+        """Return the products of drawing a token of every action.
 
         Args:
             prompts: their number, of all agents together.
@@ -99,10 +104,10 @@ class Products:
         base = [*self._linear(rows), self._logits(rows)]
         # All actions of a prompt read its keys and values at once, and each its own.
         attention = [_Attention(prompts, group * self._share, length), _Attention(rows, self._share, drawn)]
-        return _timed(self._forward(rows, agents, base, attention), base)
+        return Pass(self._forward(rows, agents, base, attention), base)
 
-    def update(self, work: Work, predicted: int) -> Seconds:
-        """Return the seconds of a forward and a backward pass; ``predicted`` tokens go through the head."""
+    def update(self, work: Work, predicted: int) -> Pass:
+        """Return the products of a forward and a backward pass; ``predicted`` tokens go through the head."""
         tokens, attention = round(work.tokens), self._over(work)
         given, x = (self._by_size(tokens, {one.shape[side] for one in self._base}) for side in (0, 1))
         reduced, through = (self._by_size(tokens, map(len, self._reduce)) for _ in range(2))
@@ -125,7 +130,7 @@ class Products:
             ]
             if number % len(JOINED) == 1:  # below the product with the result of attention
                 order += [one for both in attend for one in both[number // len(JOINED)]]
-        return _timed(order, [*forward, of_head, *back])
+        return Pass(order, [*forward, of_head, *back])
 
     def _forward(
         self, rows: int, agents: int, base: Sequence[Operation], attention: Iterable[_Attention]
@@ -170,7 +175,7 @@ class Products:
                 own = reduced[len(reduce)]
                 first = partial(torch.mm, x[one.shape[1]], reduce.t(), out=own)
                 way.append((first, partial(torch.mm, own, expand.t(), out=found[len(expand)])))
-        return min(ways, key=lambda way: _seconds(list(itertools.chain.from_iterable(way))))
+        return min(ways, key=lambda way: _seconds([*itertools.chain.from_iterable(way)]))
 
     def _attend(self, attention: _Attention) -> list[tuple[Operation, Operation]]:
         """Return two products of each layer: queries with keys, and weights with values."""
@@ -200,18 +205,15 @@ class Products:
         return torch.randn(shape, dtype=self._dtype)
 
 
-def _timed(every: Sequence[Operation], base: Sequence[Operation]) -> Seconds:
-    return Seconds(_seconds(every), _seconds(base))
-
-
+@torch.inference_mode()
 def _faster(*ways: Sequence[Operation]) -> Sequence[Operation]:
     return min(ways, key=_seconds)
 
 
 def _seconds(operations: Sequence[Operation]) -> float:
-    """Return the median of five timings, after one that does not count; those of the runs are medians, too."""
+    """Return the median of three timings, after one that does not count."""
     found = []
-    for _ in range(6):
+    for _ in range(4):
         began = time.perf_counter()
         for one in operations:
             one()

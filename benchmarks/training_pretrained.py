@@ -9,10 +9,11 @@ team beside CoMLRL has two agents, the single agent beside TRL one.  Every conte
 the other; the time of judging is counted for nobody, and memory is the most that the process held (`VmHWM`) from when
 it loads the model.  Seconds are medians over the updates; TRL and CoMLRL take `PEER_UPDATES` of them.
 
-The limit is what the matrix products of the work take on this machine, timed in the same run (`benchmarks.products`):
-for sampling, reading each prompt once and one step of all rows for each token of the longest action; for an update,
-forward and backward through the frozen layers for every token, and the head for the tokens of actions.  The products
-with the base's matrices alone are given beside it.
+The limit is what the matrix products of the work take on this machine (`benchmarks.products`): for sampling, reading
+each prompt once and one step of all rows for each token of the longest action; for an update, forward and backward
+through the frozen layers for every token, and the head for the tokens of actions.  The products with the base's
+matrices alone are given beside it.  Since the speed of a virtual machine changes within a minute, they are timed again
+after each of as many further updates, and a share is the median over these.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ PROBLEMS, GROUP, LONGEST, RANK, SCALE, RATE = 4, 4, 64, 16, 32, 1e-6
 LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 MICRO_BATCH, PEER_UPDATES = 4, {"comlrl": 1, "trl": 2}
 Prompt = Sequence[int]  # token ids
+
+#: Parts of an update, with the names of their seconds in a row.
+PARTS = {"sampling": "generation", "update": "update"}
 
 #: Kind of team, and the peer that does the same work.
 PAIRS = {"pair": "comlrl", "single": "trl"}
@@ -122,30 +126,45 @@ def start(params: Params, folder: Path, updates: int) -> tuple[Any, list[Any]]:
     """Prepare problems and base, and return the environment, ready to judge, and the problems of all updates."""
     prepare(params.environment.kind, params.problems, folder / "problems")
     build_base(params.policy, folder / "problems", folder / "base")
-    todo = random.Random(0).sample(load_split(folder / "problems", "train"), PROBLEMS * updates)
+    todo = list(load_split(folder / "problems", "train"))
+    random.Random(0).shuffle(todo)  # whoever takes fewer updates takes the first ones
+    todo = todo[: PROBLEMS * updates]
     environment = make_environment(params.environment, params.sandbox)
     environment.step([environment.start(todo[0])], [[""] * len(environment.agents(todo[0]))])
     return environment, todo
 
 
 def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[str, Any]:
-    """Return the rows of this project's updates, the most memory held, and the limit of its work."""
+    """Return the rows of this project's updates, and the most memory held.
+
+    There are ``updates`` rows, and then as many with what the products of the work took just after: by ``all`` and
+    ``base``, seconds of ``sampling`` and ``update``.
+    """
     params = settings(model, dtype, kind)
-    environment, problems = start(params, folder, updates)
+    environment, problems = start(params, folder, 2 * updates)
     Path("/proc/self/clear_refs").write_text("5")  # the most memory is measured from here: the base is made before
     team = load_team(params.policy, folder / "base", environment.agents(problems[0]))
-    rows: Rows = []
+    sizes = sizes_of(load_config(local_folder(model), "") or {})
+    prompts = prompts_by_update(environment, team, problems)
+    rows: list[dict[str, Any]] = []
+    held: list[int] = []
+    limit: list[Limit] = []
     judge, draw = environment.step, random.Random(0)
     environment.step = lambda *given: [replace(outcome, reward=draw.random()) for outcome in judge(*given)]
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
-        row = {name: metrics[f"time/{name}_s"] for name in ("generation", "execution", "update", "step")}
+        row: dict[str, Any] = {name: metrics[f"time/{name}_s"] for name in ("generation", "execution", "update", "step")}
         row |= {"wall": row["step"] - row["execution"], "sampled": metrics["actions/tokens"]}
         rows.append(row | {"trained": metrics["update/tokens"], "edges": metrics["update/edges"]})
+        if len(rows) == updates:
+            held.append(most_memory())
+            limit.append(Limit(sizes, getattr(torch, dtype), prompts, rows))
+        elif len(rows) > updates:
+            rows[-1] |= limit[0].seconds()
 
     with contextlib.closing(environment), contextlib.closing(make_engine(params.rollouts, params.policy)) as engine:
         train(
-            settings=params.train.model_copy(update={"steps": updates, "checkpoint_every": updates}),
+            settings=params.train.model_copy(update={"steps": 2 * updates, "checkpoint_every": updates}),
             sampling=Sampling(max_new_tokens=LONGEST),
             environment=environment,
             team=team,
@@ -155,10 +174,7 @@ def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[s
             scratch=folder / "scratch",
             on_step=on_step,
         )
-    memory = most_memory()
-    sizes = sizes_of(load_config(local_folder(model), "") or {})
-    seconds = limit(sizes, getattr(torch, dtype), prompts_by_update(environment, team, problems), rows)
-    return {"rows": rows, "memory": memory, "limit": seconds}
+    return {"rows": rows, "memory": held[0]}
 
 
 def prompts_by_update(environment: Any, team: Team, problems: list[Any]) -> list[list[list[Prompt]]]:
@@ -205,38 +221,39 @@ def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
     return {"rows": rows, "memory": max(row["memory"] for row in rows)}
 
 
-def limit(
-    sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Sequence[Prompt]]], rows: Rows
-) -> dict[str, dict[str, float]]:
-    """Return the seconds of the products alone: of sampling an update's actions, and of training on them.
+class Limit:
+    """The products of sampling an update's actions, and of training on them."""
 
-    Args:
-        sizes: of the model.
-        dtype: of the products.
-        prompts: by update and agent, the token ids of each problem's prompt.
-        rows: of the updates.
+    def __init__(
+        self, sizes: Sizes, dtype: torch.dtype, prompts: Sequence[Sequence[Sequence[Prompt]]], rows: Rows
+    ) -> None:
+        """Make the matrices.
 
-    Returns:
-        By part of an update, the seconds of all products and of those with the base's matrices alone.
-    """
-    trained, edges = (median(row[name] for row in rows) for name in ("trained", "edges"))
-    lengths = [len(prompt) for agents in prompts for own in agents for prompt in own]
-    agents, count = len(prompts[0]), len(lengths) // len(prompts)
-    length, drawn = round(mean(lengths)), edges / (count * GROUP)
-    read = [Work.of(own) for agents in prompts for own in agents]
-    each = GROUP * drawn * (length + (drawn + 1) / 2)  # pairs of a group's actions
-    pairs = mean(each + length * (length + 1) / 2 for length in lengths)
-    with torch.inference_mode():
+        Args:
+            sizes: of the model.
+            dtype: of the products.
+            prompts: by update and agent, the token ids of each problem's prompt.
+            rows: of updates.
+        """
+        trained, edges = (median(row[name] for row in rows) for name in ("trained", "edges"))
+        lengths = [len(prompt) for agents in prompts for own in agents for prompt in own]
+        agents, self._trees = len(prompts[0]), len(lengths) // len(prompts)
+        length, drawn = round(mean(lengths)), edges / (self._trees * GROUP)
+        read = [Work.of(own) for agents in prompts for own in agents]
+        each = GROUP * drawn * (length + (drawn + 1) / 2)  # pairs of a group's actions
+        pairs = mean(each + length * (length + 1) / 2 for length in lengths)
         products = Products(sizes, dtype, RANK)
-        step = products.step(count, agents, GROUP, length, round(drawn / 2))
-        tree = products.update(Work(trained / count, pairs), round(edges / count))
-        first = products.read(
-            Work(*(sum(getattr(one, name) for one in read) / len(prompts) for name in ("tokens", "pairs")))
-        )
-    return {
-        part: {"sampling": getattr(first, part) + LONGEST * getattr(step, part), "update": count * getattr(tree, part)}
-        for part in ("all", "base")
-    }
+        self._step = products.step(self._trees, agents, GROUP, length, round(drawn / 2))
+        self._tree = products.update(Work(trained / self._trees, pairs), round(edges / self._trees))
+        tokens, seen = (sum(getattr(one, name) for one in read) / len(prompts) for name in ("tokens", "pairs"))
+        self._read = products.read(Work(tokens, seen))
+
+    def seconds(self) -> dict[str, dict[str, float]]:
+        """Return, by ``all`` products and those with the ``base``'s matrices alone, the seconds of both parts."""
+        read, step, tree = self._read.seconds(), self._step.seconds(), self._tree.seconds()
+        return {
+            kind: {"sampling": read[kind] + LONGEST * step[kind], "update": self._trees * tree[kind]} for kind in read
+        }
 
 
 def most_memory() -> int:
@@ -247,10 +264,20 @@ def most_memory() -> int:
 
 def seconds_of(run: dict[str, Any]) -> float:
     """Return the median seconds of an update; rows of peers count from the start of the training."""
-    walls = [row["wall"] for row in run["rows"]]
+    walls = [row["wall"] for row in run["rows"] if "all" not in row]
     if "step" not in run["rows"][0]:
         walls = [after - before for before, after in zip([0.0, *walls], walls, strict=False)]
     return median(walls)
+
+
+def share(run: dict[str, Any], kind: str, *parts: str) -> float:
+    """Return the median share of ``parts`` (default: both) that products of a kind took just after an update."""
+    names = {part: PARTS[part] for part in parts or PARTS}
+    return median(
+        sum(row[kind][part] for part in names) / sum(row[name] for name in names.values())
+        for row in run["rows"]
+        if kind in row
+    )
 
 
 def summary(run: dict[str, Any]) -> str:
@@ -277,11 +304,10 @@ def table(measured: dict[str, Any]) -> str:
         kind, _, dtype = name.partition(", ")
         cells = [f"{NAMES[kind]}{', ' * bool(dtype)}{dtype}", f"{seconds_of(run):.1f}"]
         if dtype:
-            taken = {"sampling": "generation", "update": "update"}
-            seconds = {part: median(row[name] for row in run["rows"]) for part, name in taken.items()}
-            products = run["limit"]
-            cells += [f"{seconds[part]:.1f} ({products['all'][part] / seconds[part]:.0%})" for part in taken]
-            cells += [f"({sum(products[kind].values()) / sum(seconds.values()):.0%})" for kind in ("all", "base")]
+            plain = [row for row in run["rows"] if "all" not in row]
+            seconds = {part: median(row[name] for row in plain) for part, name in PARTS.items()}
+            cells += [f"{seconds[part]:.1f} ({share(run, 'all', part):.0%})" for part in PARTS]
+            cells += [f"({share(run, kind):.0%})" for kind in ("all", "base")]
         else:
             cells += [""] * 4
         cells.append(f"{run['memory'] / 1e9:.2f}")
