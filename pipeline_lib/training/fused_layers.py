@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,7 +89,10 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the backward pass of a layer needs; by tokens, unless another shape stands here."""
+    """What the backward pass of a layer needs; by tokens, unless another shape stands here.
+
+    Of the last layer ``mixed``, ``middle``, ``mlp`` and what is reduced of them are those of `_Run.rows` alone.
+    """
 
     raw: Tensor | None  #: queries and keys below their norms (Qwen3), ``[heads + kv heads, tokens, size]``
     heads: Tensor  #: ``[heads + 2 kv heads, tokens, size]``: queries (turned and scaled), keys (turned), values
@@ -106,6 +109,7 @@ class _Run:
 
     attention: BufferedAttention
     turns: tuple[Tensor, Tensor]  #: cosines and sines, float32 ``[tokens, half of size]``
+    rows: Tensor  #: the tokens whose result is wanted; some may stand there twice, one of them without gradient
     joined: list[dict[str, _Joined]]  #: by layer, by matrix
     hidden: Tensor  #: ``[layers, tokens, width]``: what went into each layer
     factors: Tensor  #: of the norms before attention and MLP (`_factor`), float32 ``[layers, 2, tokens, 1]``
@@ -149,22 +153,27 @@ class FusedLayers:
         cast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else kind
         return cast == kind and not any(module.disable_adapters or module.merged for module in self._adapted)
 
-    def __call__(self, ids: Tensor, places: Tensor, blocks: Sequence[Block]) -> Tensor:
-        """Return the hidden states behind the last norm, ``[rows, tokens, width]``.
+    def __call__(self, ids: Tensor, places: Tensor, blocks: Sequence[Block], wanted: Tensor) -> Tensor:
+        """Return the hidden states behind the last norm of the tokens that are wanted, ``[wanted, width]``.
 
         Args:
             ids: ``[rows, tokens]`` int64.
             places: ``[rows, tokens]``, of each token in its own sequence.
             blocks: what each token sees; tokens of no block (padding) see nothing.
+            wanted: int64, places in the flattened rows; the same one may be wanted often.
         """
         more = (0, -ids.numel() % TOKENS)
         embedded = functional.embedding(functional.pad(ids.flatten(), more), self._weights.embedding)
         angles = functional.pad(places.flatten(), more)[:, None].float() * self._rotary.inv_freq.float()
         turns = angles.cos() * self._rotary.attention_scaling, angles.sin() * self._rotary.attention_scaling
         attention = BufferedAttention(self._shape, self._kind, blocks, ids.shape[1], len(embedded))
-        found: Tensor = _Function.apply(self, embedded, turns, attention, torch.is_grad_enabled(), *self._parameters)
-        normed: Tensor = self._norm(found[: ids.numel()])
-        return normed.view(*ids.shape, -1)
+        rows, own = wanted.unique(return_inverse=True)
+        rows = functional.pad(rows, (0, -len(rows) % TOKENS))
+        found: Tensor = _Function.apply(
+            self, embedded, turns, attention, rows, torch.is_grad_enabled(), *self._parameters
+        )
+        normed: Tensor = self._norm(found)
+        return normed.index_select(0, own)
 
     def free(self) -> None:
         """Give back all buffers."""
@@ -173,15 +182,15 @@ class FusedLayers:
         give_back_memory()
 
     def forward(
-        self, embedded: Tensor, turns: tuple[Tensor, Tensor], attention: BufferedAttention, keep: bool
+        self, embedded: Tensor, turns: tuple[Tensor, Tensor], attention: BufferedAttention, rows: Tensor, keep: bool
     ) -> tuple[Tensor, _Run]:
-        """Return the result of the last layer, ``[tokens, width]``, and what `backward` needs (if ``keep``)."""
+        """Return the result of the last layer, ``[rows, width]``, and what `backward` needs (if ``keep``)."""
         joined = [
             {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
             for layer, weights in zip(self._parts, self._weights.layers, strict=True)
         ]
-        run = self._prepare(embedded, turns, attention, joined, keep)
-        out = torch.empty_like(embedded)
+        run = self._prepare(embedded, turns, attention, rows, joined, keep)
+        out = embedded.new_empty(len(rows), self._shape.width)
         for number in range(self._shape.depth):
             hidden = run.hidden[number if keep else 0]
             last = number + 1 == self._shape.depth
@@ -200,7 +209,8 @@ class FusedLayers:
             hidden = run.hidden[number]
             if number >= len(run.kept):
                 self._layer(number, hidden, run, None)
-            found.append(self._layer_back(number, hidden, run, total))
+            total, of_adapters = self._layer_back(number, hidden, run, total)
+            found.append(of_adapters)
         self._space, run.space = run.space, None
         return [tensor for layer in reversed(found) for tensor in layer]
 
@@ -211,8 +221,14 @@ class FusedLayers:
         states = self._buffer("states", (len(hidden), len(layer.qkv)), hidden.dtype)
         self._product("qkv", self._normed(before_attention), layer.qkv, layer.qkv_bias, joined, kept, states)
         self._turn(states, layer.heads_norm, run.turns, kept)
-        run.attention.attend(kept.heads, kept.weights, kept.mixed)
-        kept.middle.copy_(hidden)
+        if number + 1 < self._shape.depth:
+            run.attention.attend(kept.heads, kept.weights, kept.mixed)
+            kept.middle.copy_(hidden)
+        else:
+            mixed = self._buffer("mixed", (len(hidden), kept.mixed.shape[1]), hidden.dtype)
+            run.attention.attend(kept.heads, kept.weights, mixed)
+            torch.index_select(mixed, 0, run.rows, out=kept.mixed)
+            torch.index_select(hidden, 0, run.rows, out=kept.middle)
         self._product("out", kept.mixed, layer.out, layer.out_bias, joined, kept, kept.middle, add=True)
         self._product("gate_up", self._normed(before_mlp), layer.gate_up, layer.gate_up_bias, joined, kept, kept.mlp)
         inner = self._inner(kept.mlp)
@@ -222,8 +238,15 @@ class FusedLayers:
         elif "down" in joined:
             torch.mm(inner, joined["down"].reduce.t(), out=kept.reduced["down"])
 
-    def _layer_back(self, number: int, hidden: Tensor, run: _Run, total: Tensor) -> list[Tensor]:
-        """Replace the gradient of a layer's result by that of ``hidden``; return those of the adapters' weights."""
+    def _layer_back(self, number: int, hidden: Tensor, run: _Run, total: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the gradient of ``hidden``, and those of the adapters' weights.
+
+        Args:
+            number: of the layer.
+            hidden: what went into it.
+            run: the pass.
+            total: gradient of its result, float32, which is overwritten.
+        """
         layer, kept = self._weights.layers[number], self._kept(number, run)
         before_attention, before_mlp = self._norms(number, hidden, run, kept)
         found: dict[str, list[Tensor]] = {}
@@ -234,21 +257,27 @@ class FusedLayers:
             found[matrix] = self._product_back(number, matrix, weight, given, x, run, kept, of_x)
             return of_x
 
-        given = self._buffer("given", hidden.shape, hidden.dtype).copy_(total)
+        given = self._buffer("given", total.shape, hidden.dtype).copy_(total)
         of_inner = back("down", layer.down, given, self._inner(kept.mlp))
         of_mlp = self._inner_back(kept.mlp, of_inner)
         self._add_norm_back(before_mlp, back("gate_up", layer.gate_up, of_mlp, before_mlp), total)
         given.copy_(total)
-        back("out", layer.out, given, kept.mixed, run.attention.of_mixed)
+        if number + 1 < self._shape.depth:
+            back("out", layer.out, given, kept.mixed, run.attention.of_mixed)
+        else:
+            run.attention.of_mixed.zero_().index_add_(0, run.rows, back("out", layer.out, given, kept.mixed))
+            of_rows, total = total, self._buffer("gradient of all", hidden.shape, torch.float32).zero_()
+            total.index_add_(0, run.rows, of_rows)
         of_heads = run.attention.back(kept.heads, kept.weights)
         of_states = self._turn_back(of_heads, layer.heads_norm, run.turns, kept)
         self._add_norm_back(before_attention, back("qkv", layer.qkv, of_states, before_attention), total)
-        return [tensor for matrix in MATRICES for tensor in found[matrix]]
+        return total, [tensor for matrix in MATRICES for tensor in found[matrix]]
 
     def _norms(self, number: int, hidden: Tensor, run: _Run, kept: _Kept) -> tuple[_Norm, _Norm]:
         """Return the norms of a layer, before attention and before the MLP."""
         layer, (attention, mlp) = self._weights.layers[number], run.factors[number]
         assert layer.attention_norm is not None and layer.mlp_norm is not None  # the base's norms are apart
+        mlp = mlp[: len(kept.middle)]
         return _Norm(hidden, attention, layer.attention_norm), _Norm(kept.middle, mlp, layer.mlp_norm)
 
     def _product(
@@ -399,6 +428,7 @@ class FusedLayers:
         embedded: Tensor,
         turns: tuple[Tensor, Tensor],
         attention: BufferedAttention,
+        rows: Tensor,
         joined: list[dict[str, _Joined]],
         keep: bool,
     ) -> _Run:
@@ -424,15 +454,23 @@ class FusedLayers:
             self._space = space
         attention.lay_out(self._buffer)
         factors = torch.empty(self._shape.depth, 2, len(embedded), 1)
-        return _Run(attention, turns, joined, hidden, factors, kept, space if keep else None)
+        return _Run(attention, turns, rows, joined, hidden, factors, kept, space if keep else None)
 
     def _kept(self, number: int, run: _Run) -> _Kept:
         """Return where a layer keeps what its backward pass needs."""
         if number < len(run.kept):
-            return run.kept[number]
-        shapes = self._shapes(run.hidden.shape[1], run.attention, run.joined[0])
-        buffer = self._buffer("kept", (sum(map(aligned, shapes)),), self._kind)
-        return self._named(pieces(buffer, shapes), run.attention, run.joined[0])
+            kept = run.kept[number]
+        else:
+            shapes = self._shapes(run.hidden.shape[1], run.attention, run.joined[0])
+            buffer = self._buffer("kept", (sum(map(aligned, shapes)),), self._kind)
+            kept = self._named(pieces(buffer, shapes), run.attention, run.joined[0])
+        if number + 1 < self._shape.depth:
+            return kept
+        count = len(run.rows)
+        reduced = {matrix: one if matrix == "qkv" else one[:count] for matrix, one in kept.reduced.items()}
+        return replace(
+            kept, mixed=kept.mixed[:count], middle=kept.middle[:count], mlp=kept.mlp[:count], reduced=reduced
+        )
 
     def _shapes(self, tokens: int, attention: BufferedAttention, joined: dict[str, _Joined]) -> list[tuple[int, ...]]:
         """Return the shapes of what a layer keeps, in the order of `_named`."""
@@ -465,12 +503,13 @@ class _Function(torch.autograd.Function):
         embedded: Tensor,
         turns: tuple[Tensor, Tensor],
         attention: BufferedAttention,
+        rows: Tensor,
         keep: bool,
         *weights: Tensor,
     ) -> Tensor:
-        """Return the hidden states behind the last layer; ``weights`` are those whose gradient is asked for."""
+        """Return hidden states of ``rows`` behind the last layer; ``weights`` are those whose gradient is asked for."""
         with torch.autocast("cpu", enabled=False):
-            out, run = layers.forward(embedded, turns, attention, keep)
+            out, run = layers.forward(embedded, turns, attention, rows, keep)
         ctx.layers, ctx.run = layers, run
         return out
 
@@ -478,7 +517,7 @@ class _Function(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the weights."""
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            return (None, None, None, None, None, *ctx.layers.backward(ctx.run, gradient))
+            return (None, None, None, None, None, None, *ctx.layers.backward(ctx.run, gradient))
 
 
 def _parts(

@@ -63,15 +63,15 @@ class TokenScorer(nn.Module):
         """
         causal = _causal(self.model)
         if self.layers is not None and self.layers.usable:
-            hidden = self.layers(batch.input_ids, batch.position_ids, batch.blocks)
+            chosen = self.layers(batch.input_ids, batch.position_ids, batch.blocks, batch.positions)
         else:
             inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible, batch.blocks)
             decoder = getattr(causal, causal.base_model_prefix) if self.split else causal
             found = decoder(**inputs)
             hidden = found.last_hidden_state if self.split else found.logits
+            chosen = hidden.flatten(0, 1).index_select(0, batch.positions)
         head = cast(nn.Module, causal.get_output_embeddings()) if self.split else nn.Identity()
-        vocabulary = int(cast(torch.Tensor, head.weight).shape[0]) if self.split else hidden.shape[-1]
-        chosen = hidden.flatten(0, 1).index_select(0, batch.positions)
+        vocabulary = int(cast(torch.Tensor, head.weight).shape[0]) if self.split else chosen.shape[-1]
         rows = max(1, LOGITS_CHUNK // vocabulary)
         if len(chosen) <= rows:
             return _score(head, chosen, batch.targets, self.sampling, entropy)
