@@ -145,7 +145,7 @@ def of_first_texts(team: Team) -> list[EpisodeRecord]:
         ]
         outcomes = environment.step(states, first)
     return [
-        replace(record_of(root.problem, place % drawn.samples, [d]), reward=o.reward, metrics=dict(o.metrics))
+        replace(record_of(root.problem, place % drawn.samples, [d], False), reward=o.reward, metrics=dict(o.metrics))
         for place, (root, d, o) in enumerate(zip(roots, decisions, outcomes, strict=True))
     ]
 

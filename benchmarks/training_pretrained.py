@@ -153,7 +153,8 @@ def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[s
     environment.step = lambda *given: [replace(outcome, reward=draw.random()) for outcome in judge(*given)]
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
-        row: dict[str, Any] = {name: metrics[f"time/{name}_s"] for name in ("generation", "execution", "update", "step")}
+        names = ("generation", "execution", "update", "step")
+        row: dict[str, Any] = {name: metrics[f"time/{name}_s"] for name in names}
         row |= {"wall": row["step"] - row["execution"], "sampled": metrics["actions/tokens"]}
         rows.append(row | {"trained": metrics["update/tokens"], "edges": metrics["update/edges"]})
         if len(rows) == updates:

@@ -68,7 +68,7 @@ class Metric:
         """Return a difference with sign and unit, for example ``+12.4 points``."""
         if self.share:
             return f"{round(100 * value, 1) + 0.0:+.1f} points"  # adding 0 turns -0.0 into +0.0
-        return f"{value + 0.0:+.3g}"
+        return f"{round(value, 9) + 0.0:+.3g}"  # what a sum of decimal fractions leaves is no difference
 
     def judges_nothing(self, margin: float) -> str:
         """Return why no difference of this metric can exceed ``margin`` (in its unit); an empty text if one can."""

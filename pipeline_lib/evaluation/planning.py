@@ -187,8 +187,8 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     """Estimate the variances from a pilot's episodes of two teams (moment estimates, never below 0).
 
     Raises:
-        EvaluationError: fewer than two common problems, or only one episode per problem (then the variance within
-            problems cannot be separated from that between problems).
+        EvaluationError: fewer than two common problems, only one episode per problem (then the variance within
+            problems cannot be separated from that between problems), or no variance at all.
     """
     pairing = pair(tabulate(a, metric, "the first team"), tabulate(b, metric, "the second team"))
     if len(pairing.problems) < 2:
@@ -197,6 +197,11 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     within_b, samples_b = _within(pairing.b if pairing.trained[1] else pairing.b[:1])
     difference = pairing.a_means.mean(axis=0) - pairing.b_means.mean(axis=0)
     spread = float(difference.var(ddof=1))
+    if not (spread or within_a or within_b):
+        raise EvaluationError(
+            f"in the pilot {metric} differs between no two episodes of a team, so nothing is known of its variance; "
+            "take a pilot in which teams sometimes fail and sometimes do not, or give --between and --within"
+        )
     clustered = clustered_mean(difference, pairing.clusters)
     simple = spread / difference.size
     per_run = (pairing.a_means - pairing.b_means).mean(axis=1) if pairing.aligned else pairing.a_means.mean(axis=1)

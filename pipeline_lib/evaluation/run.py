@@ -231,7 +231,7 @@ def refuse_losses(records: Sequence[EpisodeRecord], share: float, who: str) -> N
 _COUNTED = ("tool_calls", "unread", "cut_turns", "cut_tokens")
 
 
-def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:
+def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool) -> EpisodeRecord:
     """Return a finished episode as a row.
 
     With ``retries`` turns are attempts at the same thing: each is recorded, and the reward is that of the last one.
@@ -311,6 +311,6 @@ def evaluate_subteams(player: Player, problems: Sequence[Problem], samples: int,
     records = []
     for root, names, decisions in zip(roots, named, playing.play(roots).episodes(), strict=True):
         sample = getattr(root.chance, "sample", 0)
-        record = record_of(known[root.problem.id], sample, decisions)
+        record = record_of(known[root.problem.id], sample, decisions, player.environment.retries)
         records.append(replace(record, details={**record.details, **names}))
     return records

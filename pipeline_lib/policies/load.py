@@ -30,6 +30,7 @@ from pipeline_lib.policies.pretrained import (
     load_tokenizer,
     recorded_revision,
 )
+from pipeline_lib.policies.sizes import models_of
 from pipeline_lib.settings.policy import AgentPolicy
 from pipeline_lib.storage import digest
 
@@ -121,14 +122,7 @@ def _model_paths(settings: PolicySettings, base: Path, names: Sequence[str]) -> 
     if settings.warm_start is not None:
         return [str(base_folder(settings, base, name)) for name in names]
     assert settings.kind == "pretrained"
-    if len(settings.models) == 1:
-        return [settings.models[0]] * len(names)
-    if len(settings.models) != len(names):
-        raise PolicyError(
-            f"policy.models: {len(settings.models)} models for {len(names)} policies ({', '.join(names)}); "
-            "give one model, or one per policy in this order"
-        )
-    return list(settings.models)
+    return models_of(settings, names)
 
 
 def _load(

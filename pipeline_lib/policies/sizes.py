@@ -12,6 +12,7 @@ from pipeline_lib.policies.policy import PolicyError, section_of
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy as PolicySettings
+    from pipeline_lib.settings.policy import PretrainedPolicy
 
 #: Architectures whose sizes are computed here; of others, transformers makes a model without memory for its weights.
 FAMILY = ("llama", "qwen2", "qwen3")
@@ -117,6 +118,25 @@ def _of_any(config: Mapping[str, Any]) -> Sizes:
     )
 
 
+def models_of(policy: PretrainedPolicy, names: Sequence[str]) -> list[str]:
+    """Return the model behind each policy; one agent in place of a team of several models has the largest.
+
+    Raises:
+        PolicyError: there are more or fewer models than policies, or a configuration cannot be had.
+    """
+    models = list(policy.models)
+    if len(models) == 1:
+        return models * len(names)
+    if len(names) == 1 and policy.parameters == "separate":
+        return [max(models, key=lambda path: sizes_of(load_config(path, policy.revision) or {}).parameters)]
+    if len(models) != len(names):
+        raise PolicyError(
+            f"policy.models: {len(models)} models for {len(names)} policies ({', '.join(names)}); give one model, or "
+            "one per policy in this order"
+        )
+    return models
+
+
 def known_sizes(policy: PolicySettings, names: Sequence[str], fetch: bool = False) -> dict[str, Sizes] | None:
     """Return the sizes of each policy's model; None where a configuration is not at hand.
 
@@ -131,7 +151,7 @@ def known_sizes(policy: PolicySettings, names: Sequence[str], fetch: bool = Fals
     """
     if policy.kind == "embedded":
         return {name: embedded_sizes(section_of(policy, name)) for name in names}
-    models = policy.models if len(policy.models) > 1 else policy.models * len(names)
+    models = models_of(policy, names)
     found: dict[str, Sizes] = {}
     for path in dict.fromkeys(models):
         config = load_config(path, policy.revision, fetch)
@@ -145,5 +165,5 @@ def known_sizes(policy: PolicySettings, names: Sequence[str], fetch: bool = Fals
                 f"policy.models: {path}: its {CONFIG} describes no causal language model that transformers "
                 f"{metadata.version('transformers')} knows ({type(error).__name__}: {reason})"
             ) from error
-        found |= {name: sizes for name, own in zip(names, models, strict=False) if own == path}
+        found |= {name: sizes for name, own in zip(names, models, strict=True) if own == path}
     return found

@@ -59,9 +59,13 @@ def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
     environment = content.get("environment", {"kind": DEFAULT})
     try:
         kind = str(environment["kind"])
-        return {"environment": [environment_model(kind)], "problems": list(problem_models(kind))}
+        problems = list(problem_models(kind))
     except (KeyError, TypeError, UnknownEnvironmentError):
         return {}
+    given = content.get("problems")
+    wanted = given.get("kind", kinds_of(problems[0])[0]) if isinstance(given, Mapping) else None
+    named = [model for model in problems if wanted in kinds_of(model)]
+    return {"environment": [environment_model(kind)], "problems": named or problems}
 
 
 def _explain(item: dict[str, Any], path: Path | str, root: type[BaseModel], own: EnvironmentModels) -> str:
@@ -86,7 +90,7 @@ def _explain(item: dict[str, Any], path: Path | str, root: type[BaseModel], own:
     reason = _REASONS[item["type"]].format_map(context) if item["type"] in _REASONS else str(item["msg"])
     reason = reason.removeprefix("Value error, ")
     if item["type"] == "value_error":
-        return f"{path}: {name or 'settings'}: {reason}"
+        return f"{path}: {name}: {reason}" if name else f"{path}: {reason}"
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
 
 

@@ -148,6 +148,17 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _a_model_for_each_agent(self) -> Self:
+        agents = find(self.environment.kind).agent_names(self)
+        if self.policy.kind != "pretrained" or len(self.policy.models) == 1 or agents is None:
+            return self
+        shared = self.policy.parameters == "shared"
+        if shared or len(self.policy.models) != len(agents):
+            accepted = "one, since the agents share it" if shared else f"one, or one for each of {', '.join(agents)}"
+            raise ValueError(f"policy.models: got {len(self.policy.models)} models; name {accepted}")
+        return self
+
+    @model_validator(mode="after")
     def _turns_are_attempts(self) -> Self:
         wanted = {
             "turn_reward: gain": ("turn_reward to whole", self.train.turn_reward == "gain"),

@@ -28,6 +28,7 @@ from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.lora import is_adapted, merged_state
 from pipeline_lib.policies.model_config import SUFFIX
 from pipeline_lib.policies.policy import Policy, Team, is_remote
+from pipeline_lib.policies.sizes import models_of
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.page import render
 from pipeline_lib.settings import Params
@@ -154,7 +155,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
         environment.close()
     load_checkpoint(checkpoint, team)
     made_here = params.policy.warm_start is not None
-    names = {agent: _base_of(params, number) for number, agent in enumerate(prompts)}
+    names = dict(zip(prompts, _bases_of(params, list(prompts)), strict=True))
     if not made_here and not all(map(_is_on_the_hub, names.values())):
         form = "merged"  # elsewhere nobody finds the base by its name
     with new_folder(output) as new:
@@ -234,12 +235,11 @@ def _is_on_the_hub(name: str) -> bool:
     return name.count("/") == 1 and not Path(name).exists() and not name.endswith(SUFFIX)
 
 
-def _base_of(params: Any, number: int) -> str:
-    """Return the name of an agent's pretrained base, empty for one that the warm start made."""
-    if params.policy.warm_start is not None:
-        return ""
-    models = params.policy.models
-    return str(models[number if len(models) > 1 else 0])
+def _bases_of(params: Params, agents: Sequence[str]) -> list[str]:
+    """Return the name of each agent's pretrained base, empty for one that the warm start made."""
+    if params.policy.kind == "embedded" or params.policy.warm_start is not None:
+        return [""] * len(agents)
+    return models_of(params.policy, agents)
 
 
 def _as_prompted(team: Any, agent: str, observation: str) -> str:

@@ -105,9 +105,11 @@ class Counting(TransformersEngine):
         return super().generate(requests, sampling)
 
 
-def test_every_subteam_is_executed_in_one_batch_per_turn_and_nothing_is_sampled_twice() -> None:
+@pytest.mark.parametrize("retries", [False, True])
+def test_every_subteam_is_executed_in_one_batch_per_turn_and_nothing_is_sampled_twice(retries: bool) -> None:
     names = ("one", "two", "three")
     environment, team, engine = Recording(names, turns=2), make_team(names), Counting(rows=64)
+    environment.retries = retries
     engine.load(team.policies)
     player = Player(environment, team, engine, SAMPLING)
     whole = evaluate_team(player, [_Problem(toy.id, toy.text) for toy in TOYS], 2, 7)

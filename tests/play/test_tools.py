@@ -238,7 +238,7 @@ def test_counts_of_an_episode_and_of_an_update() -> None:
     class Family:
         id, family = "toy/red", "toy"
 
-    record = record_of(Family(), 0, decisions)  # type: ignore[arg-type]
+    record = record_of(Family(), 0, decisions, False)  # type: ignore[arg-type]
     assert record.tokens == 2 + 2 + 2
     assert (record.details["tool_calls"], record.details["requests"]) == (1, 3)
     assert record.details["critical_path_tokens"] == 2 + 2  # one after the other

@@ -177,6 +177,20 @@ def test_the_number_of_models_must_fit_the_agents(foreign: Callable[[str], Path]
         _team(tmp_path, models=paths, parameters="shared")
 
 
+def test_one_agent_in_place_of_a_team_has_the_largest_of_its_models(
+    foreign: Callable[[str], Path], tmp_path: Path
+) -> None:
+    paths = sorted((str(foreign("qwen3")), str(foreign("llama"))))
+    for models in (paths, paths[::-1]):
+        settings = PretrainedPolicy(models=tuple(models), attention="eager")
+        build_base(settings, tmp_path / "problems", tmp_path / "base")
+        two, one = (load_team(settings, tmp_path / "base", agents).policies for agents in (AGENTS, ("single",)))
+        sizes = [policy.model.get_base_model().num_parameters() for policy in two.values()]
+        assert len(set(sizes)) == 2
+        assert one["single"].model.get_base_model().num_parameters() == max(sizes)
+        shutil.rmtree(tmp_path / "base")
+
+
 def test_a_tokenizer_of_another_model_is_noticed(foreign: Callable[[str], Path], tmp_path: Path):
     folder = Path(shutil.copytree(foreign("qwen3"), tmp_path / "mixed"))
     content = json.loads((folder / "tokenizer.json").read_text())

@@ -152,6 +152,18 @@ def test_values_of_another_kind_replace_a_preset(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("models: [a/b, c/d, e/f]", "policy.models: got 3 models; name one, or one for each of helper, main"),
+        ("models: [a/b, c/d], parameters: shared", "policy.models: got 2 models; name one, since the agents share it"),
+    ],
+)
+def test_models_that_do_not_fit_the_team_are_refused_before_anything_runs(policy: str, words: str, tmp_path: Path):
+    assert words in refusal(tmp_path, f"policy: {{kind: pretrained, {policy}}}")
+    assert len(load_params(write(tmp_path, "policy: {kind: pretrained, models: [a/b, c/d]}")).policy.models) == 2
+
+
+@pytest.mark.parametrize(
     ("agents", "words"),
     [
         ("{mian: {trained: false}}", "policy.agents.mian: the team of coding has no such agent; it has helper, main"),
