@@ -29,6 +29,8 @@ SOFTMAX_PARTS = 4
 KEPT_PRODUCTS = 288 * 2**20
 #: On a CPU, passes of a large model's update get no further tree of tokens beyond this number (padded).
 PASS_TOKENS = 640
+#: Maximum number of tokens (padded) that a critic's base reads in one pass.
+CRITIC_TOKENS = 4096
 #: Maximum number of tokens (padded) of a large model's warm start at once.
 WARM_START_TOKENS = 1024
 #: A model of more parameters is large: it uses several threads, is never copied for adapters, and gives memory back.

@@ -2,7 +2,7 @@
 
 With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat16), a stage needs at once
 
-    libraries + weights + adapters + optimiser + the largest of sampling, update and saving
+    libraries + weights + adapters + optimiser + the largest of sampling, critic, update and saving
 
 * weights: P d for every base that frozen agents and adapters share, 4 P for every policy that is trained as a whole,
   P r more for every policy that the engine must copy (r bytes for ``rollouts.dtype``), and 4 P for each that a KL term
@@ -20,6 +20,7 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   a CPU the products that a large model keeps all the same (`KEPT_PRODUCTS`), and what is free and not yet given back to
   the system (`HELD_AT_MOST`); for adapters on an architecture of the fast decoder the shapes are those of
   `pipeline_lib.training.fused_layers`;
+* critic: what the hidden states of `CRITIC_TOKENS` tokens take in one layer, or of fewer if texts have fewer;
 * kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`);
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
@@ -39,6 +40,7 @@ from typing import Any
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import (
+    CRITIC_TOKENS,
     HELD_AT_MOST,
     KEPT_KERNELS,
     KEPT_PRODUCTS,
@@ -75,7 +77,7 @@ DRAW_COPIES = 4
 #: Bytes of a compiled kernel of oneDNN, and for how many products of a layer and the head there is one.
 KERNEL, PRODUCTS = 0.54 * 2**20, 5
 #: Copies as float32 of a part of a chunk of logits below a frozen head, and of a chunk below a trained one or alone.
-FROZEN_COPIES, TRAINED_COPIES = 2, 5
+FROZEN_COPIES, TRAINED_COPIES = 1, 5
 #: Further copies of logits with top-k or top-p, which sort them.
 FILTER_COPIES = 7
 #: Prompts up to this length keep the scores of their attention on the CPU.
@@ -198,12 +200,8 @@ def need(
     if stage == "train" and params.train.loss.kl > 0:
         needed.lasting["base for the KL term"] = sum(4 * held.sizes.parameters for held in whole)
     reader = next((held for held in policies if held.kind != "frozen"), None)
-    if (
-        stage == "train"
-        and params.train.advantage.baseline in LEARNED
-        and reader is not None
-        and reader.kind == "whole"
-    ):
+    learned = stage == "train" and params.train.advantage.baseline in LEARNED
+    if learned and reader is not None and reader.kind == "whole":
         needed.lasting["base for the critic"] = 4.0 * reader.sizes.parameters
     adapters = [held for held in policies if held.kind == "lora"]
     shared = [held for held in adapters if held not in copies] if here else []
@@ -215,6 +213,10 @@ def need(
     if stage == "train":
         needed.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
         needed.phases["update"] = _update(params, policies, needed.tokens, width, on_gpu)
+        if learned and reader is not None:
+            observations, actions = _actions(params, stage, len(policies), counts or {})
+            texts = observations + (actions if params.train.advantage.baseline == "counterfactual" else 0)
+            needed.phases["critic"] = {"texts of a pass": _read_texts(reader, texts * needed.tokens, width)}
         most = max(held.trained for held in policies)
         if on_gpu:
             needed.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
@@ -247,6 +249,13 @@ def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
     targets = tuple(sizes.linear) if adapter.targets == "all-linear" else adapter.targets
     numbers = sum(sum(shape) for target in targets for shape in sizes.linear.get(target, ()))
     return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, targets)
+
+
+def _read_texts(held: _Held, tokens: int, width: int) -> float:
+    """Return what a pass of a critic's base over texts needs (`pipeline_lib.training.critic`), without gradients."""
+    sizes = held.sizes
+    numbers = width * (3 * sizes.inner + 8 * sizes.width) + 4 * 2 * sizes.width  # hidden states, float32, and a mask
+    return min(CRITIC_TOKENS, tokens) * float(numbers)
 
 
 def _side_by_side(policies: Sequence[_Held]) -> tuple[int, int]:

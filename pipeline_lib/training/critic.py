@@ -46,6 +46,7 @@ from torch import nn
 
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import EQUAL
+from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.play.experience import Decision, Experience
 from pipeline_lib.play.roots import derive
 from pipeline_lib.policies.lora import is_adapted
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings, TrainSettings
 
 Floats = NDArray[np.float64]
-#: Rows of a step of the optimiser, and tokens of a forward pass of the base.
-ROWS, TOKENS = 256, 16384
+#: Rows of a step of the optimiser.
+ROWS = 256
 #: Weight of an update's returns in their moving moments.
 MOVING = 0.1
 #: A standardised feature is cut to this many deviations.
@@ -282,14 +283,14 @@ class Critic:
         for observation, action in texts:
             prompt = list(self._reader.encode(observation))
             below = [] if action is None else list(self._reader.tokenizer(action, add_special_tokens=False).input_ids)
-            whole = (prompt + below)[-(self._reader.context or TOKENS) :] or [0]
+            whole = (prompt + below)[-(self._reader.context or CRITIC_TOKENS) :] or [0]
             rows.append((torch.tensor(whole), min(len(below), len(whole)) or len(whole)))
         order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
         found = torch.zeros(len(rows), self._features, device=self._device)
         model: Any = self._reader.model
         with model.disable_adapter() if is_adapted(self._reader) else contextlib.nullcontext():
             while order:
-                size = max(1, TOKENS // len(rows[order[-1]][0]))
+                size = max(1, CRITIC_TOKENS // len(rows[order[-1]][0]))
                 part, order = order[-size:], order[:-size]
                 ids = nn.utils.rnn.pad_sequence([rows[i][0] for i in part], batch_first=True).to(self._device)
                 ends = torch.tensor([len(rows[i][0]) for i in part], device=self._device)[:, None]

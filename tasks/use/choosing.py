@@ -72,7 +72,7 @@ def choose_team(params: Params, words: str) -> Choice:
 
 def _title(arm: str, seed: int, step: int) -> str:
     who = "the team" if arm == TEAM else "a single agent"
-    return f"{who} of training seed {seed} after {step} updates"
+    return f"{who} of training seed {seed} after {step} update{'s' if step != 1 else ''}"
 
 
 def _champion(params: Params) -> Choice:

@@ -11,6 +11,7 @@ import pytest
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
 from pipeline_lib.assembly.memory_check import check_memory, context_refusal, refusal
 from pipeline_lib.environment_api.registry import task_class
+from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.compose import compose
@@ -120,7 +121,24 @@ def test_a_critic_reads_with_one_base_that_is_not_trained() -> None:
         (SMOL["policy"], judged, None),
     ):
         params = settings(policy=policy, train=train)
-        assert need(params, "train", known(params), 512, LARGE).lasting.get("base for the critic") == expected
+        found = need(params, "train", known(params), 512, LARGE)
+        assert found.lasting.get("base for the critic") == expected
+        assert ("critic" in found.phases) == bool(train)
+
+
+def test_what_a_critic_reads_at_once_is_bounded() -> None:
+    """Two agents, two problems of 512 tokens and 64 of an action; with actions below observations there are more."""
+    least = {"problems_per_step": 1, "group_size": 2}
+
+    def read(baseline: str, **train: int) -> float:
+        judged = {**train, "advantage": {"baseline": baseline}}
+        params = settings(**SMOL | {"train": judged}, rollouts={"max_new_tokens": 64})
+        return sum(need(params, "train", known(params), 512, LARGE).phases["critic"].values())
+
+    each = 4 * (3 * 1536 + 8 * 576) + 8 * 576
+    assert read("critic", **least) == 2 * 576 * each
+    assert read("counterfactual", **least) == 6 * 576 * each
+    assert read("counterfactual", problems_per_step=64, group_size=8) == CRITIC_TOKENS * each
 
 
 def test_rows_follow_the_memory_that_is_left() -> None:
