@@ -214,8 +214,8 @@ def need(
         needed.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
         needed.phases["update"] = _update(params, policies, needed.tokens, width, on_gpu)
         if learned and reader is not None:
-            observations, actions = _actions(params, stage, len(policies), counts or {})
-            texts = observations + (actions if params.train.advantage.baseline == "counterfactual" else 0)
+            observed, acted = _actions(params, stage, len(policies), counts or {})
+            texts = observed + (acted if params.train.advantage.baseline == "counterfactual" else 0)
             needed.phases["critic"] = {"texts of a pass": _read_texts(reader, texts * needed.tokens, width)}
         most = max(held.trained for held in policies)
         if on_gpu:
