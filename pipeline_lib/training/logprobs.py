@@ -76,8 +76,9 @@ class TokenScorer(nn.Module):
         if len(chosen) <= rows:
             return _score(head, chosen, batch.targets, self.sampling, entropy)
         if isinstance(head, nn.Linear) and not entropy and not any(p.requires_grad for p in head.parameters()):
+            given = chosen.to(head.weight.dtype)  # on a GPU, autocast computes some norms in float32
             logprobs: torch.Tensor = _BelowFrozenHead.apply(
-                chosen, batch.targets, head.weight, head.bias, self.sampling, rows, torch.is_grad_enabled()
+                given, batch.targets, head.weight, head.bias, self.sampling, rows, torch.is_grad_enabled()
             )
             return logprobs, None
         parts = [

@@ -178,6 +178,20 @@ def test_chunks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPa
         assert torch.allclose(gradient, parts[1][name], atol=1e-5), name
 
 
+def test_hidden_states_in_float32_go_through_a_narrow_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a norm that autocast computes in float32."""
+    model = add_lora(make_model(spread=0.5).bfloat16())
+    scorer = TokenScorer(model, Sampling())
+    model.get_base_model().model.norm.register_forward_hook(lambda module, given, found: found.float())
+    (cut,) = passes(ROWS, 4096, True)
+    with torch.autocast("cpu", torch.bfloat16):
+        whole, _ = scorer(cut)
+        monkeypatch.setattr(module, "LOGITS_CHUNK", 2 * 16)
+        parts, _ = scorer(cut)
+    parts.sum().backward()
+    assert torch.allclose(whole, parts, atol=0.05) and whole.std() > 0.5
+
+
 @pytest.mark.parametrize("lora", [False, True])
 def test_chunking_bounds_the_logits_that_exist_at_once(monkeypatch: pytest.MonkeyPatch, lora: bool) -> None:
     """With a large vocabulary, no more than `LOGITS_CHUNK` logits are made at once; below a frozen layer only once."""
