@@ -137,11 +137,12 @@ class _Held:
 
 
 def policy_names(params: Params) -> tuple[str, ...]:
-    """Return the names of the policies of a team with these settings, two where the environment does not say."""
+    """Return the names of the policies of a team; where the environment does not say, of as many as models, or two."""
     if params.policy.parameters == "shared":
         return ("team",)
     agents = find(params.environment.kind).agent_names(params)
-    return tuple(agents) if agents else ("first", "second")
+    models = params.policy.models if params.policy.kind == "pretrained" else ()
+    return tuple(agents or (f"agent {number}" for number in range(1, max(2, len(models)) + 1)))
 
 
 def longest_prompt(params: Params, problems: Sequence[Any], sizes: Mapping[str, Sizes] | None = None) -> int:
@@ -216,7 +217,8 @@ def need(
         if learned and reader is not None:
             observed, acted = _actions(params, stage, len(policies), counts or {})
             texts = observed + (acted if params.train.advantage.baseline == "counterfactual" else 0)
-            needed.phases["critic"] = {"texts of a pass": _read_texts(reader, texts * needed.tokens, width)}
+            tokens = min(texts * needed.tokens, max(CRITIC_TOKENS, needed.tokens))
+            needed.phases["critic"] = {"texts of a pass": tokens * _read_token(reader.sizes, width)}
         most = max(held.trained for held in policies)
         if on_gpu:
             needed.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
@@ -251,11 +253,9 @@ def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
     return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, targets)
 
 
-def _read_texts(held: _Held, tokens: int, width: int) -> float:
-    """Return what a pass of a critic's base over texts needs (`pipeline_lib.training.critic`), without gradients."""
-    sizes = held.sizes
-    numbers = width * (3 * sizes.inner + 8 * sizes.width) + 4 * 2 * sizes.width  # hidden states, float32, and a mask
-    return min(CRITIC_TOKENS, tokens) * float(numbers)
+def _read_token(sizes: Sizes, width: int) -> float:
+    """Return what a critic's base needs for a token that it reads: no gradients, and the last states as float32."""
+    return width * (3.0 * sizes.inner + 8 * sizes.width) + 4 * 2 * sizes.width
 
 
 def _side_by_side(policies: Sequence[_Held]) -> tuple[int, int]:

@@ -197,14 +197,14 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     within_b, samples_b = _within(pairing.b if pairing.trained[1] else pairing.b[:1])
     difference = pairing.a_means.mean(axis=0) - pairing.b_means.mean(axis=0)
     spread = float(difference.var(ddof=1))
-    if not (spread or within_a or within_b):
-        raise EvaluationError(
-            f"in the pilot {metric} differs between no two episodes of a team, so nothing is known of its variance; "
-            "take a pilot in which teams sometimes fail and sometimes do not, or give --between and --within"
-        )
     clustered = clustered_mean(difference, pairing.clusters)
     simple = spread / difference.size
     per_run = (pairing.a_means - pairing.b_means).mean(axis=1) if pairing.aligned else pairing.a_means.mean(axis=1)
+    if not (spread or within_a or within_b or per_run.std()):
+        raise EvaluationError(
+            f"the difference in {metric} is the same for all problems, episodes and runs of the pilot, so nothing is "
+            "known of its variance; take a pilot whose teams sometimes fail, or give --between and --within"
+        )
     noise = (interaction_variance(pairing.a_means - pairing.b_means) if pairing.aligned else 0.0) / difference.size
     return Variances(
         between=max(0.0, spread - within_a / samples_a - within_b / samples_b),

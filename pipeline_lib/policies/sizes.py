@@ -128,7 +128,7 @@ def models_of(policy: PretrainedPolicy, names: Sequence[str]) -> list[str]:
     if len(models) == 1:
         return models * len(names)
     if len(names) == 1 and policy.parameters == "separate":
-        return [max(models, key=lambda path: sizes_of(load_config(path, policy.revision) or {}).parameters)]
+        return [max(models, key=lambda path: sizes_of(load_config(path, policy.revision, True) or {}).parameters)]
     if len(models) != len(names):
         raise PolicyError(
             f"policy.models: {len(models)} models for {len(names)} policies ({', '.join(names)}); give one model, or "

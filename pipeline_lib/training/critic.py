@@ -283,7 +283,7 @@ class Critic:
         for observation, action in texts:
             prompt = list(self._reader.encode(observation))
             below = [] if action is None else list(self._reader.tokenizer(action, add_special_tokens=False).input_ids)
-            whole = (prompt + below)[-(self._reader.context or CRITIC_TOKENS) :] or [0]
+            whole = (prompt + below)[-(self._reader.context or 0) :] or [0]
             rows.append((torch.tensor(whole), min(len(below), len(whole)) or len(whole)))
         order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
         found = torch.zeros(len(rows), self._features, device=self._device)

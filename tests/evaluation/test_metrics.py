@@ -106,6 +106,7 @@ def test_values_are_shown_in_natural_units() -> None:
     assert describe("tests_passed", METRICS).difference(0.124) == "+12.4 points"
     assert describe("tests_passed", METRICS).difference(-0.0001) == "+0.0 points"
     assert describe("reward", METRICS).difference(-0.5) == "-0.5"
+    assert describe("reward", METRICS).difference(0.1 + 0.2 - 0.3) == "+0", "the sum is not exact"
     assert describe("meals_per_step", METRICS).label == "meals per step"
 
 

@@ -62,6 +62,10 @@ def test_families_cost_problems() -> None:
 def test_poor_pilots_are_refused() -> None:
     with pytest.raises(EvaluationError, match="at least two problems"):
         variances(team([0.5], 4, 0), team([0.5], 4, 1), "tests_passed")
+    never, always = team([0.0] * 12, 4, 0, noise=0.0), team([1.0] * 12, 4, 1, noise=0.0)
+    for one, other in ((never, never), (always, never)):
+        with pytest.raises(EvaluationError, match="nothing is known of its variance"):
+            variances(one, other, "tests_passed")
     single = [episode("a", 0, 1.0), episode("b", 0, 0.0)]
     with pytest.raises(EvaluationError, match="one episode per problem, so the spread within a problem is unknown"):
         variances(single, single, "tests_passed")

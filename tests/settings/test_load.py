@@ -363,6 +363,7 @@ def test_settings_are_immutable():
             "environment: {kind: pipeline_lib.storage}",
             ["environment.kind", "is not an environment", "it contains: none"],
         ),
+        ("{environment: writing, problems: {kind: tldr, sizes: {train: 8}}}", ["problems.sizes: unknown key", "most,"]),
         ("environment: {kind: coding, tem: single}", ["environment.tem", "unknown key", "did you mean 'team'"]),
         ("problems: {kind: generated, sizes: {tran: 8}}", ["problems.sizes.tran", "did you mean 'train'"]),
         (

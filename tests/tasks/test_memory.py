@@ -10,7 +10,7 @@ import pytest
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
 from pipeline_lib.assembly.memory_check import check_memory, context_refusal, refusal
-from pipeline_lib.environment_api.registry import task_class
+from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
@@ -227,6 +227,13 @@ def test_actions_that_fill_the_context_are_refused(most: int) -> None:
             check()
     less = settings(**SMOL, rollouts={"max_new_tokens": 8191})
     assert longest_prompt(less, (), known(less)) == 1 and not context_refusal(less, known(less))
+
+
+def test_an_environment_that_names_no_agents_has_one_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = {"kind": "pretrained", "models": ["smollm2-135m"] * 3}
+    monkeypatch.setattr(type(find("coding")), "agent_names", lambda self, params: None)
+    assert [one.depth for one in known(settings(policy=policy)).values()] == [30] * 3
+    assert len(policy_names(settings(policy="smollm2-135m"))) == 2
 
 
 def test_an_own_environment_may_call_a_setting_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
