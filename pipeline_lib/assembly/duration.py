@@ -96,18 +96,21 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(timings)
 
 
-def stage_seconds(params: Params, folder: Path, stage: str, pace: Pace) -> float | None:
+def stage_seconds(
+    params: Params, folder: Path, stage: str, sizes: Mapping[str, Sizes], pace: Pace
+) -> float | None:
     """Return the seconds of a stage; None for one in which no model computes.
 
     Args:
         params: the settings.
         folder: of the prepared problems, which may not be there yet.
         stage: name without seed, such as ``warm_start``, ``audit``, ``train``, ``sweep_single`` or ``test``.
-        pace: of the model.
+        sizes: of the models, by name of the policy.
+        pace: of the largest of them.
     """
     agents = len(find(params.environment.kind).agent_names(params) or ("first", "second"))
     turns = int(getattr(params.environment, "turns", 1))
-    prompt, written = longest_prompt(params, prepared(params, folder)), params.rollouts.max_new_tokens
+    prompt, written = longest_prompt(params, prepared(params, folder), sizes), params.rollouts.max_new_tokens
     train, evaluate = params.train, params.evaluate
 
     def played(prompts: int, each: int) -> float:
@@ -166,5 +169,5 @@ def seconds_of_stages(params: Params, folder: Path, stages: set[str]) -> dict[st
     largest = max(sizes.values(), key=lambda one: one.parameters)
     dtype = faster_type(largest) if params.policy.dtype == "auto" else params.policy.dtype
     pace = measured_pace(largest, getattr(torch, dtype))
-    by_stage = {stage: stage_seconds(params, folder, stage, pace) for stage in stages}
+    by_stage = {stage: stage_seconds(params, folder, stage, sizes, pace) for stage in stages}
     return {stage: seconds for stage, seconds in by_stage.items() if seconds is not None}

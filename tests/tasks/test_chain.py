@@ -94,6 +94,8 @@ def test_times_of_a_small_model_say_nothing_about_a_pretrained_one_which_is_meas
     assert chain.expected_seconds(tmp_path, names)["warm_start"] > start
     chain.remember_seconds(tmp_path, "train@0", 50.0)
     assert chain.expected_seconds(tmp_path, names)["train@0"] == 50.0
+    LlamaConfig(**sizes, vocab_size=2048, max_position_embeddings=128).save_pretrained(tmp_path / "model")
+    assert chain.expected_seconds(tmp_path, names)["audit"] < longer["audit"], "no prompt is longer than the context"
 
 
 def test_the_pace_of_a_model_does_not_depend_on_what_else_the_machine_does(monkeypatch: pytest.MonkeyPatch) -> None:
