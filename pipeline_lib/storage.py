@@ -72,8 +72,11 @@ def pid_namespace() -> str:
         return ""
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` so that the file is complete or untouched; parents are made."""
+def write_bytes(path: Path, content: bytes, keep_mode: bool = False) -> None:
+    """Write ``content`` to ``path`` so that the file is complete or untouched; parents are made.
+
+    With ``keep_mode`` it has the permissions of the file in whose place it comes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{process_label()}.part")
     try:
@@ -81,6 +84,8 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if keep_mode:
+            shutil.copymode(path, temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -126,9 +131,9 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_text(path: Path, content: str) -> None:
+def write_text(path: Path, content: str, keep_mode: bool = False) -> None:
     """Write UTF-8 text; see `write_bytes`."""
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode(), keep_mode)
 
 
 def write_json(path: Path, value: Any) -> None:

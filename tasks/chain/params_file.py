@@ -79,7 +79,7 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
         raise SettingsError(
             f"{file}: {who} changes {', '.join(changes)}, which would damage other lines of it; change it by hand"
         )
-    write_text(file.resolve(), text.getvalue())
+    write_text(file.resolve(), text.getvalue(), keep_mode=True)
     return dict(_differences(present, new))
 
 

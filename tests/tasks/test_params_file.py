@@ -1,6 +1,7 @@
 """Changes in ``params.yaml``: the rest stays as it was written."""
 
 import random
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,13 @@ def test_what_would_damage_the_file_is_not_written(tmp_path: Path, monkeypatch: 
     with pytest.raises(SettingsError, match=r"-S changes seeds\.single_agent, which would damage other lines"):
         write_changes(file, {"seeds.single_agent": []}, "-S")
     assert file.read_text() == before
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
+def test_the_permissions_of_the_file_stay(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text("seeds:\n  single_agent: [0]\n")
+    file.chmod(mode)
+    write_changes(file, {"seeds.single_agent": []}, "-S")
+    assert content(file) == {"seeds": {"single_agent": []}}
+    assert stat.S_IMODE(file.stat().st_mode) == mode
