@@ -96,9 +96,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(timings)
 
 
-def stage_seconds(
-    params: Params, folder: Path, stage: str, sizes: Mapping[str, Sizes], pace: Pace
-) -> float | None:
+def stage_seconds(params: Params, folder: Path, stage: str, sizes: Mapping[str, Sizes], pace: Pace) -> float | None:
     """Return the seconds of a stage; None for one in which no model computes.
 
     Args:

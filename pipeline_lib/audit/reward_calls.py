@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.evaluation.outcome_files import OutcomesError, read_table
+from pipeline_lib.evaluation.outcomes import OutcomesError
+from pipeline_lib.evaluation.table_files import read_table
 
 #: Columns of problems that are taken for the prompt, if none is named.
 _PROMPTS = ("prompt", "question", "problem", "input")

@@ -22,14 +22,8 @@ from pydantic import ValidationError
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
-from pipeline_lib.evaluation.outcome_files import (
-    Columns,
-    OutcomesError,
-    arrange,
-    describe_values,
-    outcomes_of,
-    read_outcomes,
-)
+from pipeline_lib.evaluation.outcome_files import Columns, outcomes_of, read_outcomes
+from pipeline_lib.evaluation.outcomes import OutcomesError, arrange, describe_values
 from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes, is_sealed
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power

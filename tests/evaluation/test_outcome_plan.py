@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.evaluation.outcome_files import Columns, OutcomesError
+from pipeline_lib.evaluation.outcome_files import Columns
 from pipeline_lib.evaluation.outcome_verdict import Asked, plan_outcomes, verdict_on
+from pipeline_lib.evaluation.outcomes import OutcomesError
 
 WANTED = Asked("a", ["b"], 0.1, (0.0, 1.0))
 

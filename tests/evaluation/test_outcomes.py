@@ -15,8 +15,9 @@ from scipy import optimize, special
 from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.comparison import bounds
-from pipeline_lib.evaluation.outcome_files import Columns, Outcome, OutcomesError, arrange
+from pipeline_lib.evaluation.outcome_files import Columns
 from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, judge_outcomes, verdict_on
+from pipeline_lib.evaluation.outcomes import Outcome, OutcomesError, arrange
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import episode
 

@@ -1,0 +1,147 @@
+"""Outcomes of systems that something else ran: rows of problem, system and value, arranged as tables.
+
+A row is what the chain calls an episode.  What the rows do not say is never made up: a value that is missing, that is
+not a number, or that occurs twice with different numbers is a lost episode (`comparison.Losses`), and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.table import Table, tabulate
+
+
+class OutcomesError(EvaluationError):
+    """A file of outcomes, or what is asked of it, is wrong; the message names the file, the row and the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One row."""
+
+    problem: str  #: id of the problem
+    system: str  #: what produced it
+    value: float | None  #: the metric, greater is better; None if it is missing or not a number
+    sample: int | None = None  #: number among the samples of the problem, or None if the rows have none
+    seed: int | None = None  #: training seed, or None for a system without
+    family: str = ""  #: cluster of the problem; empty: the problem is its own
+    place: str = ""  #: file and row, for messages
+
+
+def describe_values(name: str, outcomes: Iterable[Outcome], given: tuple[float, float] | None = None) -> Metric:
+    """Return the metric: its range is the given one; values that are all 0 or 1 are a share.
+
+    Raises:
+        OutcomesError: a value lies outside the given range.
+    """
+    if given is None:
+        share = all(one.value in (0.0, 1.0) for one in outcomes if one.value is not None)
+        return Metric(name, share=share)
+    low, high = given
+    for one in outcomes:
+        if one.value is not None and not low <= one.value <= high:
+            raise OutcomesError(f"{one.place}: {name!r} is {one.value:g}, outside the range {low:g} to {high:g}")
+    return Metric(name, share=given == (0.0, 1.0), low=low, high=high)
+
+
+def arrange(outcomes: Sequence[Outcome]) -> tuple[dict[str, Table], list[str]]:
+    """Return the tables of all systems, in the order of the rows, and what the rows do not support, a sentence each.
+
+    Raises:
+        OutcomesError: no rows, a problem in two families, or samples or seeds that only some rows have.
+    """
+    if not outcomes:
+        raise OutcomesError("there are no outcomes")
+    families = _families(outcomes)
+    _all_or_none(outcomes)
+    ranks = _ranks(outcomes)
+    by_system: dict[str, list[Outcome]] = defaultdict(list)
+    for one in outcomes:
+        by_system[one.system].append(one)
+    notes: list[str] = []
+    return {name: _table(name, rows, families, ranks, notes) for name, rows in by_system.items()}, notes
+
+
+def _families(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    first: dict[str, Outcome] = {}
+    for one in outcomes:
+        known = first.setdefault(one.problem, one)
+        if known.family != one.family:
+            raise OutcomesError(
+                f"{one.place}: problem {one.problem!r} is of family {one.family!r} here, and of family "
+                f"{known.family!r} in {known.place}"
+            )
+    return {problem: one.family or problem for problem, one in first.items()}
+
+
+def _all_or_none(outcomes: Sequence[Outcome]) -> None:
+    """Refuse samples that only some rows have, and seeds that only some rows of a system have."""
+    with_samples = {one.sample is not None: one for one in outcomes}
+    if len(with_samples) > 1:
+        raise OutcomesError(
+            f"{with_samples[False].place}: there is no number of the sample, and {with_samples[True].place} has one; "
+            "give it in every row or in none"
+        )
+    seen: dict[tuple[str, bool], Outcome] = {}
+    for one in outcomes:
+        seen[one.system, one.seed is not None] = one
+    for (system, trained), one in seen.items():
+        if not trained and (system, True) in seen:
+            raise OutcomesError(
+                f"{one.place}: {system!r} has no training seed here, and one in {seen[system, True].place}; give it "
+                "in every row of a system or in none"
+            )
+
+
+def _ranks(outcomes: Sequence[Outcome]) -> dict[tuple[str, int], int]:
+    """Return the place of each sample number among those of its problem, over all systems, which are paired by it."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for one in outcomes:
+        if one.sample is not None:
+            numbers[one.problem].add(one.sample)
+    return {(problem, n): i for problem, found in numbers.items() for i, n in enumerate(sorted(found))}
+
+
+def _table(
+    name: str,
+    rows: Sequence[Outcome],
+    families: Mapping[str, str],
+    ranks: Mapping[tuple[str, int], int],
+    notes: list[str],
+) -> Table:
+    cells: dict[tuple[int | None, str, int], list[Outcome]] = defaultdict(list)
+    count: Counter[tuple[int | None, str]] = Counter()
+    for one in rows:
+        group = one.seed, one.problem
+        sample = count[group] if one.sample is None else ranks[one.problem, one.sample]
+        count[group] += 1
+        cells[(*group, sample)].append(one)
+    if not ranks and max(count.values()) > 1:
+        notes.append(
+            f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples, in the "
+            "order of the rows; a row that was written twice would count twice"
+        )
+    repeated = [same for same in cells.values() if len(same) > 1]
+    for differ, then in (
+        (False, "the same value, for example {}, and counts once"),
+        (True, "different values, for example {}: none of them counts, and the value is taken as lost"),
+    ):
+        if several := [same for same in repeated if (len({one.value for one in same}) > 1) == differ]:
+            who = "1 outcome" if len(several) == 1 else f"each of {len(several)} outcomes"
+            first, second = several[0][:2]
+            example = f"problem {first.problem!r} in {first.place} and {second.place}"
+            notes.append(f"{who} of {name} occurs more than once with {then.format(example)}")
+    if missing := [same[0] for same in cells.values() if all(one.value is None for one in same)]:
+        number = f"1 value of {name} is" if len(missing) == 1 else f"{len(missing)} values of {name} are"
+        notes.append(f"{number} missing or not a number, for example in {missing[0].place}")
+    episodes: dict[int | None, list[EpisodeRecord]] = defaultdict(list)
+    for (seed, problem, sample), same in cells.items():
+        value = same[0].value if len({one.value for one in same}) == 1 else None
+        episodes[seed].append(EpisodeRecord(problem, families[problem], sample, value, 1, {}, {}, 0))
+    trained = {seed: records for seed, records in episodes.items() if seed is not None}
+    return tabulate(trained or episodes[None], "reward", name)
