@@ -1,8 +1,10 @@
 """Changes in ``params.yaml``, which keep everything else as a person wrote it, comments included."""
 
 import io
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import CommentMark, MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node
 from ruamel.yaml.representer import RoundTripRepresenter
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
 
 from pipeline_lib.settings import Params, load_params
@@ -20,6 +24,8 @@ from pipeline_lib.storage import write_text
 
 #: Places of comments in ruamel's list of those of a key: beside it, and between it and a value on lines of its own.
 BESIDE, BETWEEN = 2, 3
+#: With which some editors begin a file of UTF-8.
+BOM = "\ufeff"
 
 
 class _Representer(RoundTripRepresenter):
@@ -59,11 +65,63 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
     conf = file.parent / "conf"
     new = changed_params(changes, file, conf, who).model_dump(mode="json")
     present = load_params(file, conf).model_dump(mode="json")
+    written = file.read_bytes().decode()
+    mark, before = written[: written.startswith(BOM)], written.removeprefix(BOM)
+    content, text = _round_trip(file, before, changes, who)
+    spliced = _spliced(before, changes)
+    if spliced is not None and _says(spliced, content):
+        text = spliced
+    elif not _says(text, content) or not _comments(before, changes) <= _comments(text, ()):
+        raise SettingsError(
+            f"{file}: {who} changes {', '.join(changes)}, which would damage other lines of it; change it by hand"
+        )
+    write_text(file.resolve(), mark + text, keep_mode=True)
+    return dict(_differences(present, new))
+
+
+def _spliced(text: str, changes: Changes) -> str | None:
+    """Return the text with the values of keys replaced that stand on it; None where one of them stands on no line."""
+    nodes = {key: _node(text, key) for key in changes}
+    for key, node in sorted(nodes.items(), key=lambda item: -item[1].start_mark.index if item[1] else 0):
+        if node is None or node.end_mark.line > node.start_mark.line or node.start_mark.index == node.end_mark.index:
+            return None
+        value = io.StringIO()
+        _yaml().dump(_in_a_line([changes[key]]), value)
+        text = text[: node.start_mark.index] + value.getvalue().strip()[1:-1] + text[node.end_mark.index :]
+    return text
+
+
+def _node(text: str, key: str) -> Node | None:
+    """Return the value of a dotted key, with its place; None if there is no such key."""
+    node = YAML(typ="safe", pure=True).compose(text)
+    for part in key.split("."):
+        if not isinstance(node, MappingNode):
+            return None
+        node = next((value for name, value in node.value if name.value == part), None)
+    return node
+
+
+def _comments(text: str, changes: Iterable[str]) -> Counter[str]:
+    """Return the comments, but for those inside of values that are changed."""
+    lines = text.splitlines()
+    for key in changes:
+        if node := _node(text, key):
+            lines[node.start_mark.line : node.end_mark.line] = [""] * (node.end_mark.line - node.start_mark.line)
+    return Counter(found.group().strip() for line in lines for found in re.finditer(r"(?:^|\s)#.*", line))
+
+
+def _yaml() -> YAML:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = sys.maxsize  # no line is broken
     yaml.Representer = _Representer
-    before = file.read_text(encoding="utf-8")
+    return yaml
+
+
+def _round_trip(file: Path, before: str, changes: Changes, who: str) -> tuple[Any, str]:
+    """Return the changed content of the file, and the text in which ruamel writes it."""
+    yaml, ends = _yaml(), "\r\n" if "\r\n" in before else "\n"
+    before = before.replace("\r\n", "\n")
     try:
         content = yaml.load(before)
     except MarkedYAMLError as error:  # ruamel refuses a tab behind a value, which our own reader takes
@@ -75,12 +133,7 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
         text.write(before if not before or before.endswith("\n") else f"{before}\n")
     put(content, changes, who, partial(_replace, content))
     yaml.dump(content, text)
-    if not _says(text.getvalue(), content):
-        raise SettingsError(
-            f"{file}: {who} changes {', '.join(changes)}, which would damage other lines of it; change it by hand"
-        )
-    write_text(file.resolve(), text.getvalue(), keep_mode=True)
-    return dict(_differences(present, new))
+    return content, text.getvalue().replace("\n", ends)
 
 
 def _replace(whole: Mapping[str, Any], inside: MutableMapping[str, Any], key: str, value: Any) -> None:
@@ -90,9 +143,8 @@ def _replace(whole: Mapping[str, Any], inside: MutableMapping[str, Any], key: st
     file that nobody can read.
     """
     old, is_section = inside.get(key), inside is whole and isinstance(value, Mapping)
-    if isinstance(value, list | Mapping) and not is_section:
-        value = CommentedSeq(value) if isinstance(value, list) else CommentedMap(value)
-        value.fa.set_flow_style()
+    if not is_section:
+        value = _in_a_line(value)
     below = "" if key in inside or inside is whole else _behind(inside, take=True)
     inside[key] = value
     if isinstance(inside, CommentedMap) and not is_section:
@@ -103,6 +155,21 @@ def _replace(whole: Mapping[str, Any], inside: MutableMapping[str, Any], key: st
         if text and text != beside:
             places[BESIDE] = CommentToken(text if beside or text.startswith("#") else f"\n{text}", CommentMark(0), None)
         inside.ca.items[key] = places
+
+
+def _in_a_line(value: Any) -> Any:
+    """Return a value of which ruamel writes the collections on one line, such that all readers of YAML take it."""
+    if isinstance(value, str) and ":" in value:
+        return DoubleQuotedScalarString(value)
+    if not isinstance(value, list | Mapping):
+        return value
+    found = (
+        CommentedSeq(map(_in_a_line, value))
+        if isinstance(value, list)
+        else CommentedMap({key: _in_a_line(part) for key, part in value.items()})
+    )
+    found.fa.set_flow_style()
+    return found
 
 
 def _says(text: str, content: Any) -> bool:

@@ -1,6 +1,7 @@
 """Changes in ``params.yaml``: the rest stays as it was written."""
 
 import random
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,77 @@ def test_the_permissions_of_the_file_stay(tmp_path: Path, mode: int) -> None:
     write_changes(file, {"seeds.single_agent": []}, "-S")
     assert content(file) == {"seeds": {"single_agent": []}}
     assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+#: A file as people write them: an object over several lines with comments, columns of comments, anchors.
+ODD = """\
+seeds:   {train: [0, 1],   single_agent: [0]}    # which
+problems:
+    kind: generated
+    sizes: {
+      train: &most 64, # to learn
+      validation: 32,  # to choose
+      test: *most # to judge
+    }
+train:
+   steps:      30      # updates
+   "learning_rate": 1e-3     # quoted
+   group_size: *most
+"""
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", params_file.BOM])
+@pytest.mark.parametrize(
+    ("key", "value", "old", "new"),
+    [
+        ("train.steps", 50, "steps:      30 ", "steps:      50 "),
+        ("train.learning_rate", 0.5, "1e-3", "0.5"),
+        ("problems.sizes.validation", 8, "32", "8"),
+        ("seeds.train", [4, 5, 6], "[0, 1]", "[4, 5, 6]"),
+    ],
+)
+def test_a_value_on_a_line_is_all_that_changes(
+    tmp_path: Path, ends: str, mark: str, key: str, value: Any, old: str, new: str
+) -> None:
+    file = tmp_path / "params.yaml"
+    before = (mark + ODD.replace("\n", ends)).encode()
+    file.write_bytes(before)
+    write_changes(file, {key: value}, "-S")
+    assert before.count(old.encode()) == 1
+    assert file.read_bytes() == before.replace(old.encode(), new.encode())
+
+
+def test_what_would_lose_comments_is_not_written(tmp_path: Path) -> None:
+    """Another value than that of the anchor: the file would be written anew."""
+    file = tmp_path / "params.yaml"
+    file.write_text(ODD)
+    with pytest.raises(SettingsError, match=r"-S changes train\.group_size, which would damage other lines"):
+        write_changes(file, {"train.group_size": 2}, "-S")
+    assert file.read_text() == ODD
+    file.write_text(ODD.replace("# to learn", "").replace("# to choose", "").replace("# to judge", ""))
+    write_changes(file, {"train.group_size": 2}, "-S")
+    assert content(file)["train"]["group_size"] == 2 and content(file)["problems"]["sizes"]["test"] == 64
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_the_ends_of_lines_stay_where_a_line_is_new(tmp_path: Path, ends: str) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_bytes(f"# mine{ends}seeds:{ends}  train: [0, 1] # which{ends}".encode())
+    write_changes(file, {"seeds.single_agent": [1]}, "-S")
+    assert (
+        file.read_bytes() == f"# mine{ends}seeds:{ends}  train: [0, 1] # which{ends}  single_agent: [1]{ends}".encode()
+    )
+
+
+def test_objects_inside_of_objects_stand_on_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    shutil.copy(ROOT / "docs/examples/careful_reward.py", tmp_path)
+    file.write_text("environment:\n  kind: coding\n  reward: {kind: fine} # how\n")
+    reward = {"kind": "custom", "path": "careful_reward:Careful", "options": {"power": 2}}
+    write_changes(file, {"environment.reward": reward}, "-S")
+    assert content(file)["environment"]["reward"] == reward
+    assert len(file.read_text().splitlines()) == 3 and file.read_text().endswith("# how\n")
+    file.write_text("environment:\n  kind: coding\n")
+    write_changes(file, {"environment.reward": reward}, "-S")
+    assert content(file)["environment"]["reward"] == reward
