@@ -27,7 +27,6 @@ from pipeline_lib.evaluation.clusters import (
     no_effect,
     paired_hedges_g,
     probability_of_improvement,
-    t_interval,
 )
 from pipeline_lib.evaluation.episodes import identical_share
 from pipeline_lib.evaluation.evidence import (
@@ -249,7 +248,7 @@ def measure_tables(
         ),
         difference=difference,
         effect=_effect(left, right, clusters, difference, level),
-        improvement=t_interval(probability_of_improvement(*flat), clusters, level),
+        improvement=_improvement(probability_of_improvement(*flat), clusters, difference, level),
         equivalence=whatever_was_lost(claims.equivalence, [other.equivalence for other in others], signed=False),
         new_runs=whatever_was_lost(claims.new_runs, [other.new_runs for other in others]),
         per_seed=tuple(
@@ -405,6 +404,11 @@ def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, 
     if difference.p is None or difference.df is None:
         return no_effect(difference.degenerate, level)
     return paired_hedges_g(left, right, clusters, difference.df, level)
+
+
+def _improvement(by_problem: Array, clusters: Codes, difference: TestResult, level: float) -> Estimate:
+    found = mean_interval(by_problem, clusters, level, Metric("improvement", share=True))
+    return found if difference.p is not None else replace(found, low=None, high=None, degenerate=difference.degenerate)
 
 
 def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:

@@ -56,6 +56,19 @@ def test_worse_is_the_mirror_image() -> None:
     assert b.new_runs.p == pytest.approx(a.new_runs.p)
 
 
+@pytest.mark.parametrize("count", [2, 12, 40])
+def test_the_probability_that_one_is_better_lies_in_its_range(count: int) -> None:
+    rng = np.random.default_rng(count)
+    values = rng.random(count) * 0.4
+    found = compare(team(values + rng.random(count) * 0.6, 4, 1), team(values, 4, 1), VERDICT)
+    assert found.improvement.value > 0.5
+    if count == 2:
+        assert found.difference.p is found.improvement.low is found.improvement.high is None
+        assert found.improvement.degenerate == found.difference.degenerate
+    else:
+        assert 0 <= found.improvement.low < found.improvement.value < found.improvement.high <= 1
+
+
 def test_equivalent_even_when_the_tiny_difference_is_real() -> None:
     found = compare(team(MEANS + 0.01, 64, 2), team(MEANS, 64, 1), VERDICT)
     assert found.difference.p < 0.05
