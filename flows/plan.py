@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import context_refusal, counts_in, prepared, refusal, room
+from pipeline_lib.assembly.memory_check import counts_in, model_refusal, prepared, refusal, room
 from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_kit.make import make_environment
@@ -122,7 +122,7 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
-    if text := context_refusal(params, sizes):
+    if text := model_refusal(params, sizes):
         raise SettingsError(text)
     prompt = longest_prompt(params, prepared(params, PROBLEMS) if known else (), sizes)
     counts = counts_in(params, PROBLEMS) if known else {}

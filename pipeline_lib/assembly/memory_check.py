@@ -1,4 +1,4 @@
-"""Whether a stage fits into memory, and what to set if it does not."""
+"""Whether a stage fits into memory and to its models, and what to set if it does not."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -7,12 +7,15 @@ from typing import Any
 
 from pipeline_lib.assembly.memory import GIB, STAGES, Need, longest_prompt, need, policy_names
 from pipeline_lib.memory import all_memory, free_memory, held_memory
-from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.policy import PolicyError, section_of
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.policy import Policy as PolicySettings
 from pipeline_lib.storage import CorruptFileError
+
+#: Heads, which are not among a model's linear layers: with its weights it is seen whether one of its own is there.
+HEADS = ("lm_head", "embed_out")
 
 
 def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
@@ -29,14 +32,24 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
     return float(free_memory() + held_memory() if now else all_memory()), False
 
 
-def context_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
-    """Return why actions of full length do not fit into the context of a model; empty if they do."""
+def model_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
+    """Return what the settings ask of models that they do not have; empty if they have it.
+
+    That is room for actions of full length in the context, and layers that get adapters.
+    """
     written = params.rollouts.max_new_tokens
     for name, one in sizes.items():
         if written >= one.context:
             return (
                 f"rollouts.max_new_tokens ({written:,}) leaves no space for a prompt in the context of policy {name!r} "
                 f"({one.context:,} tokens); set it to less"
+            )
+        adapter = section_of(params.policy, name).adapter
+        targets = adapter.targets if adapter.kind == "lora" and adapter.targets != "all-linear" else ()
+        if unknown := [target for target in targets if target not in one.linear and target not in HEADS]:
+            return (
+                f"policy.adapter.targets: the model of policy {name!r} has no linear layer {unknown[0]!r}; it has "
+                f"{', '.join(sorted(one.linear))}"
             )
     return ""
 
@@ -51,7 +64,7 @@ def refusal(
     counts: Mapping[str, int] | None = None,
 ) -> str:
     """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit."""
-    if text := context_refusal(params, sizes):
+    if text := model_refusal(params, sizes):
         return text
 
     def most(settings: Params) -> tuple[str, Need]:

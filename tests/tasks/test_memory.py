@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import check_memory, context_refusal, refusal
+from pipeline_lib.assembly.memory_check import check_memory, model_refusal, refusal
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies.sizes import Sizes, known_sizes
@@ -226,7 +226,18 @@ def test_actions_that_fill_the_context_are_refused(most: int) -> None:
         with pytest.raises(SettingsError, match=words):
             check()
     less = settings(**SMOL, rollouts={"max_new_tokens": 8191})
-    assert longest_prompt(less, (), known(less)) == 1 and not context_refusal(less, known(less))
+    assert longest_prompt(less, (), known(less)) == 1 and not model_refusal(less, known(less))
+
+
+def test_layers_that_a_model_has_not_are_refused_before_the_first_stage() -> None:
+    adapter = {"kind": "lora", "targets": ["q_proj", "foo"]}
+    params = settings(policy={"preset": "smollm2-135m", "adapter": adapter})
+    words = "policy.adapter.targets: the model of policy .* has no linear layer 'foo'; it has down_proj, .*v_proj"
+    for check in (lambda: check_memory(params, "audit", ()), lambda: check_run(params)):
+        with pytest.raises(SettingsError, match=words):
+            check()
+    head = settings(policy={"preset": "smollm2-135m", "adapter": {"kind": "lora", "targets": ["q_proj", "lm_head"]}})
+    assert not model_refusal(head, known(head)), "found out with its weights"
 
 
 def test_an_environment_that_names_no_agents_has_one_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
