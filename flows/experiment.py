@@ -19,14 +19,15 @@ from queue import SimpleQueue
 
 from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
-from pipeline_lib.settings.load import changed_params
+from pipeline_lib.settings.load import changed_params, put
+from pipeline_lib.settings.reading import read_mapping
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import ChainError, chain_and_stale, check_targets
 from tasks.chain.params_file import write_changes
 from tasks.chain.sharing import sharing
 from tasks.chain.workspaces import slug
-from tasks.experiment.arms import REPORT, RESULTS
+from tasks.experiment.arms import REPORT, RESULTS, check_seeds
 from tasks.experiment.check_run import check_reasons
 from tasks.experiment.result_text import costs
 from tasks.identity.run import call, checked_name, run_name
@@ -82,6 +83,9 @@ def change(overrides: list[str], targets: list[str]) -> None:
     params = changed_params(changes, file, Path("conf"), "-S")
     check_reasons(params)
     check_targets(Path.cwd(), targets, params)
+    content = read_mapping(file)
+    put(content, changes, "-S")
+    check_seeds(params, content)
     for key, (old, new) in write_changes(file, changes, "-S").items():
         print(f"params.yaml: {key}: {old} -> {new}")
 

@@ -75,8 +75,9 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(ask, project, "status", "--json")
         identities = threads.submit(_identities_changed, project)
+        changed = identities.result()  # whose words about a wrong setting are better than DVC's
         status = asked.result()
-        if identities.result():
+        if changed:
             ask(project, "--wait-for-lock", "repro", "--quiet", "--single-item", IDENTITY)
             asked = threads.submit(ask, project, "status", "--json")
             chain = read_chain(project, targets)

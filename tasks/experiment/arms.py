@@ -4,6 +4,7 @@ An arm is a name in ``dvc.yaml`` and in folder names; this module gives its envi
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,15 @@ def sweep_folder(arm: str, seed: int) -> Path:
     return RESULTS / "sweep" / f"{arm}-{seed}"
 
 
-def planned_seeds(arm: str) -> tuple[int, ...]:
-    """Return the seeds of an arm that DVC reads from ``params.yaml``.
+def planned_seeds(arm: str, content: Mapping[str, Any] | None = None) -> tuple[int, ...]:
+    """Return the seeds of an arm that DVC reads from ``params.yaml``, or from what it will contain.
 
     Raises:
         SettingsError: they are not written out there.
     """
     key = "train" if arm == TEAM else "single_agent"
     try:
-        planned = read_mapping(Path("params.yaml"))["seeds"][key]
+        planned = (read_mapping(Path("params.yaml")) if content is None else content)["seeds"][key]
     except (KeyError, TypeError):
         planned = None
     # A default is in quotes (`pipeline_lib.settings.load`).
@@ -85,14 +86,18 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
     return tuple(map(int, planned))
 
 
-def check_seeds(params: Params) -> None:
+def check_seeds(params: Params, content: Mapping[str, Any] | None = None) -> None:
     """Make sure that DVC, which reads the seeds from the file alone, plans every run that the settings want.
+
+    Args:
+        params: the settings.
+        content: what ``params.yaml`` will contain; None: what it contains.
 
     Raises:
         SettingsError: it does not; the message names the seeds.
     """
     for arm, key in ((TEAM, "train"), (SINGLE, "single_agent")):
-        planned = planned_seeds(arm)
+        planned = planned_seeds(arm, content)
         if missing := sorted(set(seeds_of(params, arm)) - set(planned)):
             raise SettingsError(
                 f"params.yaml: seeds.{key}: a preset needs the seeds {list(seeds_of(params, arm))}, but DVC plans "
