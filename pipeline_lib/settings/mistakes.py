@@ -3,7 +3,8 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,7 +52,15 @@ def explain(
     found = [
         item for item in error.errors() if item["type"] != "too_short" or len(item["input"]) < item["ctx"]["min_length"]
     ]
-    return "\n".join(_explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), root, own) for item in found)
+    lines = list[str]()
+    for item in found:
+        line = _explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), root, own)
+        value, _, reason = line.partition("; ")
+        if item["type"] == "literal_error" and lines and lines[-1].startswith(f"{value}; "):
+            lines[-1] += f", or {reason.removeprefix('input should be ')}"  # it may be one of several kinds
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
@@ -100,16 +109,27 @@ def _walk(
     """Return the keys of a location, without the variant names that pydantic inserts, and the models they lead to."""
     keys: list[Any] = []
     models: list[type[BaseModel]] = [root]
+    may_be_several = False
     for part in location:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
             keys.append(part)
+            may_be_several = _may_be_several(fields[part].annotation)
             models = own[part] if models == [root] and part in own else _models(fields[part].annotation)
         elif variants := _variants(models, part):
             models = variants
+        elif may_be_several:
+            may_be_several = False  # pydantic's name of one of them
         else:
             keys.append(part)
     return keys, models
+
+
+def _may_be_several(annotation: Any) -> bool:
+    """Return whether a value may be one of several kinds that are not models."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return False
+    return sum(part is not NoneType and not _models(part) for part in get_args(annotation)) > 1
 
 
 def _variants(models: list[type[BaseModel]], part: Any) -> list[type[BaseModel]]:

@@ -423,6 +423,25 @@ def test_a_mistake_in_the_environment_does_not_blame_the_problems_that_its_prese
     ]
 
 
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("rollouts: {rows: 0}", "rollouts.rows: got 0; input should be greater than or equal to 1, or 'auto'"),
+        ("rollouts: {rows: all}", "rollouts.rows: got 'all'; give a whole number, or 'auto'"),
+        (
+            "policy: {kind: pretrained, models: [a], adapter: {kind: lora, targets: []}}",
+            "policy.adapter.targets: got []; the list needs 1 or more values, or 'all-linear'",
+        ),
+    ],
+)
+def test_a_value_of_one_of_several_kinds_is_told_once(tmp_path: Path, section: str, line: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(f"{section}\n")
+    with pytest.raises(SettingsError) as caught:
+        load_params(path, tmp_path)
+    assert str(caught.value) == f"{path}: {line}"
+
+
 def keys_of(model: type[pydantic.BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, field in model.model_fields.items():
         yield (*above, name)
