@@ -230,7 +230,7 @@ def make_rung(
 ) -> Rung:
     """Average the episodes of one team: reward, value of the wanted metric, reward terms, further metrics."""
     values = np.asarray(rewards, dtype=np.float64)
-    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    spread = 0.0 if len(values) < 2 else float(values.std(ddof=1)) if np.isfinite(values).all() else float("nan")
     return Rung(
         name=name,
         role=role,

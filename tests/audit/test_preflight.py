@@ -1,5 +1,8 @@
 """The base policy's preflight, on episodes whose answer is known."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
 
@@ -119,3 +122,9 @@ def test_the_conclusion_is_the_worst_check_and_names_reward_policy_and_remedy():
     said = "1 of 2 checks fail for the reward 'mine'. 'wait' wins. To fix it: pay for meals."
     assert conclude([good, bad], "'mine'") == (Status.FAIL, said)
     assert conclude([good], "'mine'")[1].startswith("All 1 checks pass")
+
+
+def test_infinite_rewards_are_averaged_without_warnings() -> None:
+    with warnings.catch_warnings(action="error"):
+        found = make_rung("a space", "other", [-math.inf, 1.0], [0.0, 0.0], [{}, {}])
+    assert found.reward == -math.inf and math.isnan(found.error)
