@@ -49,6 +49,28 @@ def test_a_change_with_which_the_run_could_not_end_well_changes_nothing(project:
     assert (project / "params.yaml").read_text() == before
 
 
+@pytest.mark.parametrize("written", ["", "train: {gradient_clip: 1.0}\n", "seeds: {single_agent: []}\n"])
+def test_without_seeds_in_the_file_nothing_is_changed(project: Path, written: str):
+    file = project / "params.yaml"
+    file.write_text(written)
+    with pytest.raises(
+        SettingsError, match=r"seeds\.train: DVC plans one stage per seed, so the seeds must be written"
+    ):
+        change(["train.gradient_clip=2.5"], [])
+    assert file.read_text() == written
+    change(["train.gradient_clip=2.5", "seeds.train=[3]", "seeds.single_agent=[]"], [])
+    found = load_params()
+    assert (found.train.gradient_clip, found.seeds.train, found.seeds.single_agent) == (2.5, (3,), ())
+
+
+def test_the_reward_of_the_docs_is_set_by_its_command(project: Path):
+    """docs/rewards.md."""
+    shutil.copy(ROOT / "docs/examples/careful_reward.py", project)
+    change(['environment.reward={kind: custom, path: "careful_reward:Careful", options: {power: 2}}'], [])
+    reward = load_params().environment.reward
+    assert (reward.kind, reward.path, reward.options) == ("custom", "careful_reward:Careful", {"power": 2})
+
+
 def test_a_second_run_in_the_same_folder_changes_nothing_under_the_first_one(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
