@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled, words_of
+from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, edits_with, spoiled
 from pipeline_lib.audit.result import (
     DOUBTFUL,
     UNDONE,
@@ -29,6 +29,7 @@ from pipeline_lib.audit.result import (
     form,
     make_rung,
 )
+from pipeline_lib.audit.reward_words import Words, words_of
 from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: Problems on which edits are played, and the most edits that are added to one team.

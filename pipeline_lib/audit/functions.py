@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib import storage
-from pipeline_lib.audit.edits import returning, words_of
+from pipeline_lib.audit.edits import returning
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import UNDONE, AuditResult, Check, Rung, Status, conclude, form
 from pipeline_lib.audit.reward_calls import TOKEN, RewardFunctionError, Row, Scorer, inner, plain
+from pipeline_lib.audit.reward_words import words_of
 from pipeline_lib.audit.run import Played, preflight
 from pipeline_lib.environment_api.environment import Environment, Outcome
 

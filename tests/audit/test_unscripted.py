@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import symposium
-from pipeline_lib.audit.edits import PROGRAM, TEXT, Words, edits_with, spoiled, words_of
+from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled
 from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.pattern_texts import matched_by
 from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.audit.reward_words import Words, words_of
 from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environment_kit.make import make_environment
 from pipeline_lib.environments.coding.audit import CodingExaminer
