@@ -18,6 +18,8 @@ import psutil
 MOST_ROWS = 256
 #: Maximum number of prompt tokens (padded) that are read in one pass.
 PREFILL_TOKENS = 4096
+#: Bytes of cached first-token logits per model; an update of its weights clears them.
+FIRST_LOGITS_BYTES = 256 * 2**20
 #: Calls that draw at least so many tokens for an action pack the base's matrices first, where that helps
 #: (`pipeline_lib.rollouts.kernels.packed`); it takes as long as two steps.
 PACKED_FROM = 32

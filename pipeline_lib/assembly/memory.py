@@ -10,6 +10,7 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
 * adapters: 4 numbers' bytes for each of the A = sum over layers of rank (in + out) of every policy, and the engine's
   own copy, in which the matrices of all agents lie side by side;
 * optimiser: two moments of 4 bytes for each trained number;
+* first logits: vocabulary x 4 bytes of every prompt of an evaluation, or of a training step (`FIRST_LOGITS_BYTES`);
 * sampling: the cache, rows x tokens x 2 x layers x (kv heads x head size) x r; the prompts that are read in one pass
   (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times; in bfloat16 on a CPU the actions of a
   prompt share its part of the cache, and a base that adapters share has its matrices a second time if there is room
@@ -41,6 +42,7 @@ from typing import Any
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import (
     CRITIC_TOKENS,
+    FIRST_LOGITS_BYTES,
     HELD_AT_MOST,
     KEPT_KERNELS,
     KEPT_PRODUCTS,
@@ -66,8 +68,8 @@ STAGES = ("warm_start", "audit", "train", "sweep", "test")
 GIB = 2**30
 #: Layers whose matrices the fast decoder joins.
 JOINED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
-#: Python with torch, transformers and peft, as a stage loads them; on a GPU: torch's context there.
-LIBRARIES, GPU_CONTEXT = 600 * 2**20, 600 * 2**20
+#: Python with torch, transformers, peft, Prefect and MLflow, as a stage loads them; on a GPU: torch's context there.
+LIBRARIES, GPU_CONTEXT = 680 * 2**20, 600 * 2**20
 #: Tokens of a prompt where no prepared problem says more.
 PROMPT_TOKENS = 512
 #: Characters of a prompt for one token (a low number, so that estimates are high), and tokens of a chat template.
@@ -91,6 +93,8 @@ CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
 #: all layers.
 GAPS = 0.15
+#: What the trainer of a small model never gives back, since new pages would take longer than its work.
+SMALL_GAPS = 100 * 2**20
 
 
 @dataclass(slots=True)
@@ -291,6 +295,8 @@ def _sampling(
     else:
         rows = int(params.rollouts.rows)
     needed.rows = min(rows, actions)
+    turns = getattr(params.environment, "turns", 1)
+    needed.lasting["first logits"] = min(float(FIRST_LOGITS_BYTES), 4.0 * sizes.vocabulary * problems * turns)
     if not on_gpu:
         needed.lasting["compiled kernels"] = _kernels(sizes, needed.rows, width)
     cached = needed.rows * needed.tokens
@@ -319,7 +325,18 @@ def _kernels(sizes: Sizes, rows: int, width: int) -> float:
 
 
 def _actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many prompts, and how many actions, one call of the engine has at most."""
+    """Return how many prompts, and how many actions, one call of the engine has at most.
+
+    Behind a turn, or the result of a tool, every episode has prompts of its own.
+    """
+    prompts, actions = _first_actions(params, stage, agents, counts)
+    branching = stage == "train" and params.train.groups == "tree"  # whose prompts are counted already
+    further = getattr(params.environment, "turns", 1) > 1 and not branching
+    tools = isinstance(getattr(params.environment, "tools", None), Tools)
+    return (actions if further or tools else prompts), actions
+
+
+def _first_actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:
     if stage == "play":
         return agents, agents
     if stage == "train":
@@ -383,6 +400,8 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
                 part["not yet given back"] = GAPS * part["activations"]
         elif slow:
             part["not yet given back"] = _gaps(sizes, layer, working + logits)
+        elif not on_gpu:
+            part["not yet given back"] = SMALL_GAPS
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
 

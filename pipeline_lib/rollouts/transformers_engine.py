@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pipeline_lib.memory import MOST_ROWS, free_memory
+from pipeline_lib.memory import FIRST_LOGITS_BYTES, MOST_ROWS, free_memory, give_back_memory
 from pipeline_lib.policies.lora import plain_model, plain_state
+from pipeline_lib.policies.trained_model import is_large_here
 from pipeline_lib.rollouts.actions import cut_at_stop, decode_all, stop_test
 from pipeline_lib.rollouts.batching import Batch, Work
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of cached first-token logits per policy; an update of its weights clears them.
-FIRST_LOGITS_BYTES = 256 * 2**20
 #: Number of cached texts of token sequences per policy.
 TEXTS = 2**16
 _SEED_MASK = 2**64 - 1
@@ -234,6 +233,8 @@ class TransformersEngine(Engine):
             batch.on_draw = on_draw
         batch.run()
         loaded.model.free()
+        if is_large_here(policy.model):
+            give_back_memory()  # else evaluations grow from call to call
         leaves = _actions(loaded, policy, batch)
         actions = [leaves[m] for m in batch.leaf.tolist()]
         self.counters.actions += len(actions)

@@ -203,6 +203,22 @@ def test_evaluation_counts_the_actions_that_there_are(stage: str, samples: int) 
     assert need(dataset, stage, known(dataset), 200, LARGE, counts=counts).rows == 2 * 3 * samples
 
 
+@pytest.mark.parametrize("stage", ["audit", "train", "sweep", "test"])
+def test_behind_a_turn_every_episode_has_a_prompt_of_its_own(stage: str) -> None:
+    more = {
+        "train": {"problems_per_step": 2, "group_size": 3, "groups": "episodes"},
+        "audit": {"problems": 2, "group_size": 3},
+        "rollouts": {"max_new_tokens": 8},
+    }
+    one, two = (settings(policy="smollm2-135m", environment={"turns": turns}, **more) for turns in (1, 2))
+    counts = {"validation": 2, "test": 2}
+    first, further = (need(params, stage, known(params), 100, LARGE, counts=counts) for params in (one, two))
+    samples = first.rows / 4  # 2 problems of 2 agents
+    assert samples > 1 and further.rows == first.rows
+    assert further.phases["sampling"]["prompts"] == pytest.approx(samples * first.phases["sampling"]["prompts"])
+    assert further.lasting["first logits"] == pytest.approx(2 * samples * first.lasting["first logits"])
+
+
 def test_the_embedded_default_needs_less_than_two_gib() -> None:
     assert refused(settings(), 2 * GIB) == ""
 

@@ -3,6 +3,7 @@
 Weights are random, since bytes do not depend on them: nothing is fetched, and every action has its full length.
 """
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -24,8 +25,11 @@ from pipeline_lib.settings import Params
 from pipeline_lib.training.batch import WeightedAction, build, normaliser
 from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.update import update_policy
+from tasks.services.preloaded import LIBRARIES
 
 PROMPT = 180
+for _name in LIBRARIES:  # what a stage loads, too
+    importlib.import_module(_name)
 
 
 def measured(params: Params) -> None:
