@@ -67,11 +67,11 @@ def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any
     present = load_params(file, conf).model_dump(mode="json")
     written = file.read_bytes().decode()
     mark, before = written[: written.startswith(BOM)], written.removeprefix(BOM)
-    content, text = _round_trip(file, before, changes, who)
-    spliced = _spliced(before, changes)
-    if spliced is not None and _says(spliced, content):
-        text = spliced
-    elif not _says(text, content) or not _comments(before, changes) <= _comments(text, ()):
+    content, anew = _round_trip(file, before, changes, who)
+    kept = _comments(before, changes)
+    texts = (one for one in (_spliced(before, changes), anew) if one is not None)
+    text = next((one for one in texts if _says(one, content) and kept <= _comments(one, ())), None)
+    if text is None:
         raise SettingsError(
             f"{file}: {who} changes {', '.join(changes)}, which would damage other lines of it; change it by hand"
         )
@@ -103,11 +103,9 @@ def _node(text: str, key: str) -> Node | None:
 
 def _comments(text: str, changes: Iterable[str]) -> Counter[str]:
     """Return the comments, but for those inside of values that are changed."""
-    lines = text.splitlines()
-    for key in changes:
-        if node := _node(text, key):
-            lines[node.start_mark.line : node.end_mark.line] = [""] * (node.end_mark.line - node.start_mark.line)
-    return Counter(found.group().strip() for line in lines for found in re.finditer(r"(?:^|\s)#.*", line))
+    for first, end in [(node.start_mark.index, node.end_mark.index) for key in changes if (node := _node(text, key))]:
+        text = text[:first] + " " * (end - first) + text[end:]
+    return Counter(found.group().strip() for line in text.splitlines() for found in re.finditer(r"(?:^|\s)#.*", line))
 
 
 def _yaml() -> YAML:

@@ -220,3 +220,14 @@ def test_objects_inside_of_objects_stand_on_the_line(tmp_path: Path) -> None:
     file.write_text("environment:\n  kind: coding\n")
     write_changes(file, {"environment.reward": reward}, "-S")
     assert content(file)["environment"]["reward"] == reward
+
+
+@pytest.mark.parametrize("train", [[7], [4, 5, 6, 7, 8, 9, 10, 11]])
+def test_a_section_and_a_value_of_it_on_the_same_line(tmp_path: Path, train: list[int]) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text('seeds: {train: [0, 1, 2], single_agent: [0]} # which\naudit: {override: "as #3 says"}\n')
+    write_changes(
+        file, {"seeds": {"train": [1], "single_agent": []}, "seeds.train": train, "audit.override": "c"}, "-S"
+    )
+    assert content(file) == {"seeds": {"train": train, "single_agent": []}, "audit": {"override": "c"}}
+    assert "# which" in file.read_text()
