@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,10 +40,19 @@ if TYPE_CHECKING:
 TOKENS = 32
 
 
-def fused_layers(policy: Policy) -> FusedLayers | None:
+@dataclass(slots=True)
+class Workspace:
+    """The memory of passes; policies on one base use the same, since they are updated one after the other."""
+
+    space: Tensor | None = None  #: where a pass keeps what its backward pass needs, between passes
+    buffer: Buffers = field(default_factory=Buffers)
+
+
+def fused_layers(policy: Policy, workspaces: dict[int, Workspace]) -> FusedLayers | None:
     """Return the layers of a policy's model; None where they are computed as transformers does.
 
     That is on a GPU, for small models, for models of other architectures, and where more than adapters is trained.
+    ``workspaces`` has those of other policies by their base, and gets this one's.
     """
     plain = plain_model(policy)
     frozen = all(not p.requires_grad for name, p in plain.named_parameters() if ".lora_" not in name)
@@ -54,7 +64,8 @@ def fused_layers(policy: Policy) -> FusedLayers | None:
     if any(not isinstance(module, AdaptedLinear) or len(module.active_adapters) != 1 for module in adapted):
         return None
     checkpoints = bool(getattr(policy.model, "is_gradient_checkpointing", False))
-    return FusedLayers(plain, KEPT_PRODUCTS if checkpoints else None)
+    workspace = workspaces.setdefault(id(plain.get_input_embeddings().weight), Workspace())
+    return FusedLayers(plain, KEPT_PRODUCTS if checkpoints else None, workspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +131,13 @@ class _Run:
 class FusedLayers:
     """All layers of one model; their matrices are joined, and the model holds views of them."""
 
-    def __init__(self, plain: Any, most: int | None) -> None:
+    def __init__(self, plain: Any, most: int | None, workspace: Workspace) -> None:
         """Join the matrices.
 
         Args:
             plain: the model below the adapter's wrapper.
             most: bytes that may be kept of all layers, beyond what goes into each; None: as many as there are.
+            workspace: memory, which no other layers use before `free`.
         """
         self._shape = Shape.of(plain.config)
         self._most = most
@@ -143,8 +155,10 @@ class FusedLayers:
             for part in itertools.chain.from_iterable(parts for layer in self._parts for parts in layer.values())
             for weight in (part.adapter.reduce, part.adapter.expand)
         ]
-        self._space: Tensor | None = None
-        self._buffer = Buffers()
+        self._workspace = workspace
+        self._buffer = workspace.buffer
+        #: Within `unchanged`, the adapters of the present weights, by layer and matrix, once they are known.
+        self._unchanged: list[dict[str, _Joined]] | None = None
 
     @property
     def usable(self) -> bool:
@@ -177,18 +191,29 @@ class FusedLayers:
 
     def free(self) -> None:
         """Give back all buffers."""
-        self._space = None
+        self._workspace.space = None
         self._buffer.clear()
         give_back_memory()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Join the adapters' weights once for all passes within, in which they do not change."""
+        self._unchanged = []
+        try:
+            yield
+        finally:
+            self._unchanged = None
 
     def forward(
         self, embedded: Tensor, turns: tuple[Tensor, Tensor], attention: BufferedAttention, rows: Tensor, keep: bool
     ) -> tuple[Tensor, _Run]:
         """Return the result of the last layer, ``[rows, width]``, and what `backward` needs (if ``keep``)."""
-        joined = [
+        joined = self._unchanged or [
             {name: _joined(parts, getattr(weights, name)) for name, parts in layer.items() if parts}
             for layer, weights in zip(self._parts, self._weights.layers, strict=True)
         ]
+        if self._unchanged is not None:
+            self._unchanged = joined
         run = self._prepare(embedded, turns, attention, rows, joined, keep)
         out = embedded.new_empty(len(rows), self._shape.width)
         for number in range(self._shape.depth):
@@ -211,7 +236,7 @@ class FusedLayers:
                 self._layer(number, hidden, run, None)
             total, of_adapters = self._layer_back(number, hidden, run, total)
             found.append(of_adapters)
-        self._space, run.space = run.space, None
+        self._workspace.space, run.space = run.space, None
         return [tensor for layer in reversed(found) for tensor in layer]
 
     def _layer(self, number: int, hidden: Tensor, run: _Run, out: Tensor | None) -> None:
@@ -439,8 +464,7 @@ class FusedLayers:
         room = self._shape.depth if self._most is None else self._most // (each * embedded.element_size())
         room = min(room, depth) if keep else 0
         first = depth * aligned(embedded.shape)
-        space = self._space
-        self._space = None
+        space, self._workspace.space = self._workspace.space, None
         if space is None or len(space) < first + room * each:
             del space
             give_back_memory()  # what sampling left in gaps has no room for this
@@ -451,7 +475,7 @@ class FusedLayers:
         hidden[0].copy_(embedded)
         kept = [self._named(pieces(space[first + n * each :], shapes), attention, joined[0]) for n in range(room)]
         if not keep:
-            self._space = space
+            self._workspace.space = space
         attention.lay_out(self._buffer)
         factors = torch.empty(self._shape.depth, 2, len(embedded), 1)
         return _Run(attention, turns, rows, joined, hidden, factors, kept, space if keep else None)

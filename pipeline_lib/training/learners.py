@@ -10,7 +10,7 @@ import torch
 from pipeline_lib.memory import PASS_TOKENS
 from pipeline_lib.policies.trained_model import bound_memory, is_large_here, without_dropout
 from pipeline_lib.rollouts.engine import Sampling
-from pipeline_lib.training.fused_layers import fused_layers
+from pipeline_lib.training.fused_layers import Workspace, fused_layers
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch
@@ -47,6 +47,7 @@ def make_learners(
     trained = [policy for policy in team.policies.values() if any(True for _ in policy.trainable())]
     if not trained:
         raise TrainingError("policy.agents: every agent is frozen, and nothing would be trained; train at least one")
+    workspaces: dict[int, Workspace] = {}
     for policy in trained:
         without_dropout(policy.model)
         bound_memory(policy.model)
@@ -55,7 +56,7 @@ def make_learners(
         if settings.weights == "sharded" and processes.world > 1:
             sharded = ShardedCopy(policy, scorer, processes)
         elif scorer.split:
-            layers = scorer.layers = fused_layers(policy)
+            layers = scorer.layers = fused_layers(policy, workspaces)
         own = scorer if sharded is None else sharded.scorer
         learner = Learner(
             policy=policy,

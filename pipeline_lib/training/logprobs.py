@@ -141,10 +141,12 @@ class _BelowFrozenHead(torch.autograd.Function):
                 own = targets[chunk][part][:, None]
                 numbers = logits[part] if floats is space else floats[: len(logits[part])].copy_(logits[part])
                 scaled = scaled_logits(numbers, sampling, keep=own[:, 0])
-                torch.ops.aten._log_softmax.out(scaled, -1, False, out=scaled)
-                logprobs[chunk][part] = scaled.gather(-1, own)[:, 0]
+                # The log of a small probability is not exact; that of the largest one is, and they differ by this:
+                below = scaled.gather(-1, own) - scaled.amax(-1, keepdim=True)
+                torch.softmax(scaled, -1, out=scaled)
+                logprobs[chunk][part] = (below + scaled.amax(-1, keepdim=True).log_())[:, 0]
                 if gradient is not None:
-                    scaled.exp_().scatter_add_(-1, own, torch.full_like(own, -1.0, dtype=torch.float32))
+                    scaled.scatter_add_(-1, own, torch.full_like(own, -1.0, dtype=torch.float32))
                     logits[part] = scaled
             if gradient is not None:
                 torch.mm(logits, weight, out=gradient[chunk])

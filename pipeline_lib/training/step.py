@@ -25,7 +25,7 @@ from pipeline_lib.training.fidelity import measure_fidelity
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
-from pipeline_lib.training.update import Learner, update_policy
+from pipeline_lib.training.update import Learner, free_layers, update_policy
 
 
 def flops_per_token(model: nn.Module) -> float:
@@ -129,18 +129,21 @@ def train_step(
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
     reports, counts, stale, own_rates = {}, {}, 0, {}
-    for learner in learners:
-        name = learner.policy.name
-        rows, truncated = actions.get(name, ([], 0))
-        if not rows:
-            continue
-        stale += sum(row.version != learner.policy.version for row in rows)
-        batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss, truncated)
-        counts[name] = batch.counts
-        own_rate = rate
-        if (peak := learner.policy.learning_rate) is not None:
-            own_rate = own_rates[f"update/learning_rate/{name}"] = rate * peak / settings.learning_rate
-        reports[name] = update_policy(learner, batch, settings.loss, own_rate, player.check)
+    try:
+        for learner in learners:
+            name = learner.policy.name
+            rows, truncated = actions.get(name, ([], 0))
+            if not rows:
+                continue
+            stale += sum(row.version != learner.policy.version for row in rows)
+            batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss, truncated)
+            counts[name] = batch.counts
+            own_rate = rate
+            if (peak := learner.policy.learning_rate) is not None:
+                own_rate = own_rates[f"update/learning_rate/{name}"] = rate * peak / settings.learning_rate
+            reports[name] = update_policy(learner, batch, settings.loss, own_rate, player.check)
+    finally:
+        free_layers(learners)
     updated = time.perf_counter()
     for learner in learners:
         if learner.policy.name in reports:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,7 @@ class UpdateReport:
 def update_policy(
     learner: Learner, batch: PolicyBatch, settings: LossSettings, rate: float, check: Callable[[], None]
 ) -> UpdateReport:
-    """Take ``settings.epochs`` optimiser steps on a batch.
+    """Take ``settings.epochs`` optimiser steps on a batch; memory of passes is kept until `free_layers`.
 
     Args:
         learner: the policy and its optimiser.
@@ -112,26 +112,29 @@ def update_policy(
     # Log-probabilities of the first pass, per token of the batch; their order does not depend on micro-batches.
     first_pass = {name: torch.zeros(len(batch.behaviour), device=learner.device) for name in ("old", "reference")}
     report = UpdateReport()
-    try:
-        for epoch in range(settings.epochs):
-            while (done := _pass(learner, batch, first_pass, settings, epoch, check)) is None:
-                learner.budget = _smaller_budget(learner, batch)
-            for parts, edges, tokens in done:
-                report.add(parts, edges, tokens, epoch == 0)
-            if epoch == 0 and settings.epochs > 1:
-                learner.processes.sum(first_pass.values())
-            if learner.sharded is None:
-                learner.processes.sum(learner.optimiser.gradients())
-            report.norms.append(learner.optimiser.step(rate))
-    finally:
-        if learner.layers is not None:
-            learner.layers.free()
+    for epoch in range(settings.epochs):
+        while (done := _pass(learner, batch, first_pass, settings, epoch, check)) is None:
+            learner.budget = _smaller_budget(learner, batch)
+        for parts, edges, tokens in done:
+            report.add(parts, edges, tokens, epoch == 0)
+        if epoch == 0 and settings.epochs > 1:
+            learner.processes.sum(first_pass.values())
+        if learner.sharded is None:
+            learner.processes.sum(learner.optimiser.gradients())
+        report.norms.append(learner.optimiser.step(rate))
     if learner.sharded is not None:
         learner.sharded.copy_back()
     whole = UpdateReport(norms=report.norms)
     for part in learner.processes.gather(report):
         whole.merge(part)
     return whole
+
+
+def free_layers(learners: Iterable[Learner]) -> None:
+    """Give back what updates of policies share, after the last of them."""
+    for learner in learners:
+        if learner.layers is not None:
+            learner.layers.free()
 
 
 def _pass(
@@ -159,10 +162,11 @@ def _pass(
     done: list[tuple[LossParts, int, int]] = []
     failed = False
     try:
-        for micro_batch in own_batches:
-            check()
-            parts = _forward_backward(learner, micro_batch.to(learner.device), first_pass, settings, epoch)
-            done.append((parts, len(micro_batch.targets), micro_batch.input_ids.numel()))
+        with contextlib.nullcontext() if learner.layers is None else learner.layers.unchanged():
+            for micro_batch in own_batches:
+                check()
+                parts = _forward_backward(learner, micro_batch.to(learner.device), first_pass, settings, epoch)
+                done.append((parts, len(micro_batch.targets), micro_batch.input_ids.numel()))
         for micro_batch in extra_batches:
             with _precision(learner.device, learner.compute):
                 logprobs, _ = learner.scorer(micro_batch.to(learner.device), settings.entropy > 0)
