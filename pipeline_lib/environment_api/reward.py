@@ -7,14 +7,19 @@ names are refused), so a mistake is reported before any work, with the known nam
 
 from __future__ import annotations
 
+import functools
 import inspect
+import traceback
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from pydantic import ConfigDict, ValidationError, create_model
 
+from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environment_api.registry import import_by_name
 
 F = TypeVar("F")  # what the terms are computed from
@@ -54,6 +59,10 @@ def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None 
         base: the class it must be a subclass of.
         given: values that the environment passes to every constructor with a parameter of that name.
 
+    Returns:
+        The reward.  Its `terms` raises RewardError, with the name of the class, for whatever the class raises and for
+        terms that are no numbers or have other names than before.
+
     Raises:
         ValueError: the module or class does not exist, is not a subclass of ``base``, rejects these settings, or has
             bounds that are no interval.
@@ -89,7 +98,43 @@ def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None 
             f"environment.reward.path: {path} must set its attribute 'bounds' to the least and the greatest "
             f"sum of its terms, got {bounds}"
         )
+    object.__setattr__(made, "terms", _checked(made.terms, path))  # also if the class is a frozen dataclass
     return made
+
+
+def _checked(terms: Callable[[F], dict[str, V]], path: str) -> Callable[[F], dict[str, V]]:
+    """Return ``terms`` of a user's own class, with errors that name the class."""
+    names: set[str] = set()  # of the first call
+
+    @functools.wraps(terms)
+    def checked(facts: F) -> dict[str, V]:
+        try:
+            found = terms(facts)
+        except (Exception, SystemExit) as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise RewardError(
+                f"environment.reward.path: {path} raised {type(error).__name__}: {error} "
+                f"({Path(last.filename).name}, line {last.lineno})"
+            ) from error
+        if not isinstance(found, Mapping) or not found:
+            raise RewardError(
+                f"environment.reward.path: terms() of {path} returned {found!r}; it must return every term by name"
+            )
+        for name, value in found.items():
+            if not np.issubdtype(np.asarray(value).dtype, np.number) and not isinstance(value, bool | np.bool_):
+                raise RewardError(
+                    f"environment.reward.path: {path} returned {value!r} for its term {name!r}; a term is a number, "
+                    "0 where nothing is earned"
+                )
+        names.update(names or found)
+        if names != set(found):
+            raise RewardError(
+                f"environment.reward.path: {path} returned the terms {', '.join(found)}, and before "
+                f"{', '.join(sorted(names))}; return all of them every time, those that are 0 included"
+            )
+        return found
+
+    return checked
 
 
 def _parameters(cls: type) -> dict[str, tuple[Any, Any]]:

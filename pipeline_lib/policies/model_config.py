@@ -6,6 +6,7 @@ No library for models is loaded here, so a check before a run is fast.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,10 @@ NAMED = {
 """Models that ``policy.models`` knows by a short name."""
 
 
+#: What the id of a model on the hub looks like: a name, or those of an owner and a model.
+_HUB_ID = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")
+
+
 def models_folder() -> Path:
     """Return the folder of fetched and converted models: ``models`` in ``SYMPOSIUM_HOME``, else in ``.symposium``."""
     return Path(os.environ.get("SYMPOSIUM_HOME") or ".symposium", "models")
@@ -81,18 +86,24 @@ def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any
         fetch: ask the hub.
 
     Raises:
-        PolicyError: there is no such GGUF file, or, with ``fetch``, the hub does not give the file.
+        PolicyError: there is no such GGUF file, neither such a folder nor can it be the id of a model on the hub, or,
+            with ``fetch``, the hub does not give the file.
     """
     if model in NAMED and needs_conversion(model):
         return dict(NAMED[model].config)
     if needs_conversion(model):
         return _config_in(Path(model)) or None
-    if Path(model).is_dir():
+    if model and Path(model).is_dir():
         return dict(read_json(Path(model, CONFIG))) if Path(model, CONFIG).is_file() else None
+    if not _HUB_ID.fullmatch(model):
+        raise PolicyError(
+            f"policy.models: {model!r}: no such folder; give a folder that exists, a GGUF file, one of the names "
+            f"{', '.join(NAMED)}, or the id of a model on the hub"
+        )
     # A library for models is loaded only if neither a folder nor the table above says how large a model is.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
-    found = try_to_load_from_cache(model, CONFIG, revision=revision) if model.count("/") <= 1 else None
+    found = try_to_load_from_cache(model, CONFIG, revision=revision)
     if not isinstance(found, str):
         if not fetch:
             return None

@@ -95,7 +95,7 @@ def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
     rows: int = embeddings.weight.shape[0]
     if len(tokenizer) > rows:
         raise PolicyError(
-            f"{path}: the tokenizer has {len(tokenizer)} entries, the model embeds only {rows}; "
+            f"policy.models: {path}: the tokenizer has {len(tokenizer)} entries, the model embeds only {rows}; "
             "they do not fit together"
         )
 
@@ -125,7 +125,7 @@ def _describe(path: str, revision: str, progress: Progress | None) -> dict[str, 
     if Path(path).is_dir():
         files = _files(Path(path))
         if not any(name.endswith(".safetensors") for name in files):
-            raise PolicyError(f"{path}: the folder holds no .safetensors file")
+            raise PolicyError(f"policy.models: {path}: the folder holds no .safetensors file")
         return {**facts, "files": files}
     with _loading_errors(path):
         folder = snapshot_download(path, revision=revision, allow_patterns=list(_FILES))

@@ -81,9 +81,10 @@ def rows(board: Board) -> list[dict[str, Any]]:
         if name in running:
             process, since = running[name]
             reported = process.progress()
-            left = reported.get("remaining_s")
+            # What a stage said last gets old while it works on one unit; a late one shows how long it has taken.
+            left = (reported.get("remaining_s") or 0.0) - (now - reported.get("at", now))
             row |= {"state": "runs", "share": process.share(), "text": reported.get("text") or row["text"]}
-            row["time"] = f"{duration(left)} left" if left else duration(now - since)
+            row["time"] = f"{duration(left)} left" if left > 0.0 else duration(now - since)
         elif name in failed:
             row |= {"state": "failed", "time": duration(took[name])}
         elif name in finished:

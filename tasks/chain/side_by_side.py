@@ -109,10 +109,11 @@ class Board:
 def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
     """Return the seconds that a running stage has left, by the ``share`` that is done (0 to 1; 0: it reports nothing).
 
-    The weight of its own pace grows with the share done; at first most of its time was spent on starting up.
+    The weight of its own pace grows with the share done; at first most of its time was spent on starting up.  One that
+    reports nothing and takes longer than expected goes on for as long as it is late.
     """
     if share <= 0.0:
-        return max(expected_s - took_s, 0.1 * expected_s)
+        return max(abs(expected_s - took_s), 0.1 * expected_s)
     return (1 - share) * (took_s + (1 - share) * expected_s)
 
 

@@ -165,7 +165,10 @@ class StageProcess:
         return 0.0
 
     def progress(self) -> dict[str, Any]:
-        """Return the stage's last report of its progress (`tasks.runtime.progress`); empty if there is none."""
+        """Return the stage's last report of its progress (`tasks.runtime.progress`); empty if there is none.
+
+        ``at`` is the time of the report on the clock `time.monotonic`, which all processes of a machine share.
+        """
         with contextlib.suppress(OSError, ValueError):
             return dict(json.loads(self._progress.read_text(encoding="utf-8")))
         return {}

@@ -13,12 +13,16 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import psutil
 from pydantic import BaseModel
 
 from pipeline_lib.assembly.memory_check import refusal_here
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.environment_kit.make import make_environment
+from pipeline_lib.policies.model_config import CONFIG
 from pipeline_lib.settings import Params, SettingsError
 from tasks.experiment.arms import PROBLEMS, check_seeds
 
@@ -60,10 +64,29 @@ def _reasons(params: Params) -> Iterator[str]:
             yield f"{name}: Ray is not installed: pip install 'symposium[ray]'"
     if text := refusal_here(params, PROBLEMS):
         yield text
+    for model in dict.fromkeys(policy.models if policy.kind == "pretrained" else ()):
+        if model and Path(model).is_dir():
+            names = {CONFIG: (Path(model) / CONFIG).is_file(), ".safetensors": any(Path(model).glob("*.safetensors"))}
+            for name in (name for name, found in names.items() if not found):
+                yield f"policy.models: {model}: the folder has no {name} file; give the folder of a model"
+    yield from _of_own_reward(params)
     for section in ("environment", "policy"):
         for name, variable in _key_variables(getattr(params, section), section):
             if not os.environ.get(variable):
                 yield f"{name}: the environment variable {variable} is not set; set it to the server's key"
+
+
+def _of_own_reward(params: Params) -> Iterator[str]:
+    """Yield why a reward of the user's own class cannot be made."""
+    reward: Any = getattr(params.environment, "reward", None)
+    if getattr(reward, "kind", None) != "custom":
+        return
+    try:
+        make_environment(params.environment, params.sandbox).close()
+    except ValueError as error:
+        yield str(error)
+    except Exception as error:  # whatever the import of a user's module raises
+        yield f"environment.reward.path: {reward.path}: {type(error).__name__}: {error}"
 
 
 def _key_variables(section: BaseModel, prefix: str) -> Iterator[tuple[str, str]]:

@@ -131,7 +131,7 @@ class Progress:
         if self._file and (final or now - self._written >= _FILE_S):
             self._written = now
             content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
-            self._write(content)
+            self._write(content | {"at": now})
         if self._post:
             description = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
             self._post.latest = (100.0 * share, description)

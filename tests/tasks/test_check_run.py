@@ -1,6 +1,8 @@
 """A run that could not end well is refused before its first stage works, by the one check that every door calls."""
 
 import importlib.util
+import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.experiment import change
 from pipeline_lib.settings import Params, SettingsError, load_params
 from tasks.experiment.arms import SINGLE, TEAM, planned_seeds
 from tasks.experiment.check_run import check_run
@@ -58,6 +61,56 @@ def test_what_would_fail_in_a_later_stage_is_refused_first(project: Path, sectio
         with pytest.raises(SettingsError, match=said):
             door()
     assert not (project / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "said"),
+    [
+        ("own_rewards:Mine", {"power": "two"}, "environment.reward.options: own_rewards:Mine does not take .*power"),
+        ("own_rewards:Mine", {"power": 1, "more": 1}, "environment.reward.options: own_rewards:Mine does not take"),
+        ("own_rewards:Nope", {}, "environment.reward.path: cannot find 'own_rewards:Nope'"),
+        ("no_such_module:X", {}, "environment.reward.path: cannot find 'no_such_module:X'"),
+        ("os:getcwd", {}, "environment.reward.path: os:getcwd is .*which is not a reward"),
+        ("broken_rewards:X", {}, "environment.reward.path: broken_rewards:X: SyntaxError"),
+    ],
+)
+def test_a_reward_that_cannot_be_made_is_refused_before_anything_is_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch, path: str, options: dict[str, Any], said: str
+):
+    monkeypatch.syspath_prepend(str(project))
+    (project / "own_rewards.py").write_text(
+        "from pipeline_lib.environments.coding.rewards import Reward\n\n\nclass Mine(Reward):\n"
+        "    def __init__(self, power: int) -> None:\n        self.bounds = (0.0, float(power))\n\n"
+        "    def terms(self, facts):\n        return {'tests': facts.passed}\n"
+    )
+    (project / "broken_rewards.py").write_text("class X(:\n")
+    settings()
+    written = Path("params.yaml").read_bytes()
+    reward = json.dumps({"kind": "custom", "path": path, "options": options})
+    with pytest.raises(SettingsError, match=said):
+        change([f"environment.reward={reward}"], [])
+    assert Path("params.yaml").read_bytes() == written
+    change(['environment.reward={kind: custom, path: "own_rewards:Mine", options: {power: 1}}'], [])
+    assert Path("params.yaml").read_bytes() != written
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("./nowhere", "policy.models: './nowhere': no such folder"),
+        ("/nowhere/model", "policy.models: '/nowhere/model': no such folder"),
+        ("a/b/c", "policy.models: 'a/b/c': no such folder"),
+        ("a b", "policy.models: 'a b': no such folder"),
+        ("", "policy.models: '': no such folder"),
+        ("empty", "policy.models: empty: the folder has no config.json file"),
+        ("empty", "policy.models: empty: the folder has no .safetensors file"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused_first(project: Path, model: str, said: str):
+    (project / "empty").mkdir()
+    params = settings(policy={"kind": "pretrained", "models": [model]}, audit={"override": "no reason"})
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        check_run(params)
 
 
 @pytest.mark.parametrize("sections", [{"evaluate": {"ray": {"cpus": 2}}}, {"sandbox": {"kind": "ray"}}], ids=str)

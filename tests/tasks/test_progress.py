@@ -95,6 +95,7 @@ def test_the_newest_state_in_a_file_for_the_parent(tmp_path: Path, monkeypatch: 
         assert json.loads((tmp_path / "state.json").read_text())["done"] == 0
         shown(2, 2, "done")
     state = json.loads((tmp_path / "state.json").read_text())
+    assert state.pop("at") == pytest.approx(time.monotonic(), abs=60.0)
     assert state == {"title": "train", "done": 2, "total": 2, "text": "done", "remaining_s": 0.0}
 
 

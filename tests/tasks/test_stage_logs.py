@@ -2,6 +2,7 @@
 
 import io
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,24 @@ def test_every_stage_has_a_row_that_says_how_it_stands() -> None:
         "train@1": ("failed", 0.0, "3 s"),
         "report": ("waits", 0.0, ""),
     }
+
+
+def test_the_time_left_runs_on_while_a_stage_says_nothing_and_then_is_the_time_taken() -> None:
+    now = time.monotonic()
+
+    class Silent(Running):
+        def __init__(self, silent_s: float) -> None:
+            self.silent_s = silent_s
+
+        def progress(self) -> dict[str, object]:
+            return super().progress() | {"at": now - self.silent_s}
+
+    shown = board()
+    times = []
+    for silent_s in (30.0, 300.0):
+        shown.running["train@0"] = (Silent(silent_s), now - 400.0)  # type: ignore[assignment]
+        times += [row["time"] for row in rows(shown) if row["stage"] == "train@0"]
+    assert times == ["1 min 10 s left", "6 min 40 s"]
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
