@@ -1,12 +1,13 @@
 """Whether a stage fits into memory and to its models, and what to set if it does not."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.assembly.memory import GIB, STAGES, Need, longest_prompt, need, policy_names
 from pipeline_lib.memory import all_memory, free_memory, held_memory
+from pipeline_lib.policies.model_config import CONFIG
 from pipeline_lib.policies.policy import PolicyError, section_of
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -52,6 +53,15 @@ def model_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
                 f"{', '.join(sorted(one.linear))}"
             )
     return ""
+
+
+def missing_files(policy: PolicySettings) -> Iterator[str]:
+    """Yield which files the folders in ``policy.models`` lack that every model has."""
+    for model in dict.fromkeys(policy.models if policy.kind == "pretrained" else ()):
+        if model and Path(model).is_dir():
+            for pattern in (CONFIG, "*.safetensors"):
+                if not any(Path(model).glob(pattern)):
+                    yield f"policy.models: {model}: the folder has no {pattern} file; give the folder of a model"
 
 
 def refusal(

@@ -13,16 +13,13 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 from pydantic import BaseModel
 
-from pipeline_lib.assembly.memory_check import refusal_here
+from pipeline_lib.assembly.memory_check import missing_files, refusal_here
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environment_kit.make import make_environment
-from pipeline_lib.policies.model_config import CONFIG
 from pipeline_lib.settings import Params, SettingsError
 from tasks.experiment.arms import PROBLEMS, check_seeds
 
@@ -64,11 +61,7 @@ def _reasons(params: Params) -> Iterator[str]:
             yield f"{name}: Ray is not installed: pip install 'symposium[ray]'"
     if text := refusal_here(params, PROBLEMS):
         yield text
-    for model in dict.fromkeys(policy.models if policy.kind == "pretrained" else ()):
-        if model and Path(model).is_dir():
-            names = {CONFIG: (Path(model) / CONFIG).is_file(), ".safetensors": any(Path(model).glob("*.safetensors"))}
-            for name in (name for name, found in names.items() if not found):
-                yield f"policy.models: {model}: the folder has no {name} file; give the folder of a model"
+    yield from missing_files(policy)
     yield from _of_own_reward(params)
     for section in ("environment", "policy"):
         for name, variable in _key_variables(getattr(params, section), section):
@@ -82,11 +75,17 @@ def _of_own_reward(params: Params) -> Iterator[str]:
     if getattr(reward, "kind", None) != "custom":
         return
     try:
-        make_environment(params.environment, params.sandbox).close()
+        made = find(params.environment.kind).make(params.environment, _no_programs)
+        made.refuse_unusable_bounds()
+        made.close()
     except ValueError as error:
         yield str(error)
     except Exception as error:  # whatever the import of a user's module raises
         yield f"environment.reward.path: {reward.path}: {type(error).__name__}: {error}"
+
+
+def _no_programs() -> NoReturn:
+    raise RuntimeError("no program runs before the first stage")
 
 
 def _key_variables(section: BaseModel, prefix: str) -> Iterator[tuple[str, str]]:

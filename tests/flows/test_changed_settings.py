@@ -63,8 +63,9 @@ def test_without_seeds_in_the_file_nothing_is_changed(project: Path, written: st
     assert (found.train.gradient_clip, found.seeds.train, found.seeds.single_agent) == (2.5, (3,), ())
 
 
-def test_the_reward_of_the_docs_is_set_by_its_command(project: Path):
+def test_the_reward_of_the_docs_is_set_by_its_command(project: Path, monkeypatch: pytest.MonkeyPatch):
     """docs/rewards.md."""
+    monkeypatch.syspath_prepend(str(project))  # as the command does
     shutil.copy(ROOT / "docs/examples/careful_reward.py", project)
     change(['environment.reward={kind: custom, path: "careful_reward:Careful", options: {power: 2}}'], [])
     reward = load_params().environment.reward

@@ -103,7 +103,7 @@ def test_a_reward_that_cannot_be_made_is_refused_before_anything_is_written(
         ("a b", "policy.models: 'a b': no such folder"),
         ("", "policy.models: '': no such folder"),
         ("empty", "policy.models: empty: the folder has no config.json file"),
-        ("empty", "policy.models: empty: the folder has no .safetensors file"),
+        ("empty", "policy.models: empty: the folder has no *.safetensors file"),
     ],
 )
 def test_a_model_that_is_not_there_is_refused_first(project: Path, model: str, said: str):
