@@ -95,6 +95,29 @@ def test_a_reward_that_cannot_be_made_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ("philosophers", "meals_rewards:Meals"),
+        ("writing", "writing_rewards:Told"),
+        ("documents", "documents_rewards:Own"),
+        ("documents-tools", "documents_rewards:Own"),
+        ("planning", "planning_rewards:Own"),
+        ("modules", "modules_rewards:SystemOnly"),
+    ],
+)
+def test_a_reward_that_can_be_made_is_accepted_in_every_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch, environment: str, path: str
+):
+    monkeypatch.syspath_prepend(str(project))
+    monkeypatch.syspath_prepend(str(ROOT / "tests/environments/own_rewards"))
+    (project / "meals_rewards.py").write_text(
+        "from pipeline_lib.environments.philosophers.rewards import Reward\n\n\nclass Meals(Reward):\n"
+        "    bounds = (0.0, 1.0)\n\n    def terms(self, summary):\n        return {'meals': summary.share}\n"
+    )
+    check_run(settings(environment={"preset": environment, "reward": {"kind": "custom", "path": path}}))
+
+
+@pytest.mark.parametrize(
     ("model", "said"),
     [
         ("./nowhere", "policy.models: './nowhere': no such folder"),
