@@ -64,7 +64,7 @@ NAMED = {
 
 
 #: What the id of a model on the hub looks like: a name, or those of an owner and a model.
-_HUB_ID = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")
+_HUB_ID = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b", re.ASCII)
 
 
 def models_folder() -> Path:

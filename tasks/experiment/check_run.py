@@ -78,10 +78,9 @@ def _of_own_reward(params: Params) -> Iterator[str]:
         made = find(params.environment.kind).make(params.environment, _no_programs)
         made.refuse_unusable_bounds()
         made.close()
-    except ValueError as error:
-        yield str(error)
-    except Exception as error:  # whatever the import of a user's module raises
-        yield f"environment.reward.path: {reward.path}: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # whatever the import of a user's module raises
+        named = str(error).startswith("environment.reward")
+        yield str(error) if named else f"environment.reward.path: {reward.path}: {type(error).__name__}: {error}"
 
 
 def _no_programs() -> NoReturn:

@@ -72,6 +72,8 @@ def test_what_would_fail_in_a_later_stage_is_refused_first(project: Path, sectio
         ("no_such_module:X", {}, "environment.reward.path: cannot find 'no_such_module:X'"),
         ("os:getcwd", {}, "environment.reward.path: os:getcwd is .*which is not a reward"),
         ("broken_rewards:X", {}, "environment.reward.path: broken_rewards:X: SyntaxError"),
+        ("exiting_rewards:X", {}, "environment.reward.path: exiting_rewards:X: SystemExit: 0"),
+        ("raising_rewards:X", {}, "environment.reward.path: raising_rewards:X: ValueError: boom"),
     ],
 )
 def test_a_reward_that_cannot_be_made_is_refused_before_anything_is_written(
@@ -84,6 +86,8 @@ def test_a_reward_that_cannot_be_made_is_refused_before_anything_is_written(
         "    def terms(self, facts):\n        return {'tests': facts.passed}\n"
     )
     (project / "broken_rewards.py").write_text("class X(:\n")
+    (project / "exiting_rewards.py").write_text("import sys\n\nsys.exit(0)\n")
+    (project / "raising_rewards.py").write_text("raise ValueError('boom')\n")
     settings()
     written = Path("params.yaml").read_bytes()
     reward = json.dumps({"kind": "custom", "path": path, "options": options})
@@ -124,6 +128,7 @@ def test_a_reward_that_can_be_made_is_accepted_in_every_environment(
         ("/nowhere/model", "policy.models: '/nowhere/model': no such folder"),
         ("a/b/c", "policy.models: 'a/b/c': no such folder"),
         ("a b", "policy.models: 'a b': no such folder"),
+        ("modèle/ü", "policy.models: 'modèle/ü': no such folder"),
         ("", "policy.models: '': no such folder"),
         ("empty", "policy.models: empty: the folder has no config.json file"),
         ("empty", "policy.models: empty: the folder has no *.safetensors file"),
