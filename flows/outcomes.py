@@ -38,6 +38,11 @@ def parser() -> argparse.ArgumentParser:
     )
     reader.add_argument("--alpha", type=number(1e-6, 0.499), help="family-wise error rate (default: 0.05)")
     reader.add_argument("--power", type=number(0.501, 0.999), help="for detectable differences (default: 0.8)")
+    reader.add_argument(
+        "--only-common",
+        action="store_true",
+        help="leave out what only one of two systems has, instead of taking the other's outcome as lost",
+    )
     reader.add_argument("--plan", type=Path, help="file of a plan: written without FILE, compared with FILE")
     reader.add_argument("--json", action="store_true", help="print everything as JSON")
     reader.add_argument("--page", type=Path, metavar="FILE.html", help="write the verdict as a page, too")
@@ -62,7 +67,7 @@ def run(asked: argparse.Namespace) -> None:
     from pipeline_lib.report.text import harmless
 
     ends = None if asked.metric_range is None else (asked.metric_range[0], asked.metric_range[1])
-    wanted = Asked(asked.baseline, asked.systems, asked.margin, ends, asked.alpha, asked.power)
+    wanted = Asked(asked.baseline, asked.systems, asked.margin, ends, asked.alpha, asked.power, asked.only_common)
     sizes = [f"--{name}" for name in ("problems", "samples", "seeds") if getattr(asked, name) is not None]
     try:
         if asked.files:

@@ -66,6 +66,7 @@ def verdict(
     metric_range: tuple[float, float] | None = None,
     alpha: float | None = None,
     power: float | None = None,
+    only_common: bool = False,
     plan: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> OutcomesVerdict:
@@ -81,6 +82,8 @@ def verdict(
             are a share.
         alpha: family-wise error rate; 0.05 by default.
         power: power for which detectable differences are computed; 0.8 by default.
+        only_common: leave out what only one of two systems has.  Otherwise the other's outcome is taken as lost, since
+            runs that fail often leave no row.
         plan: file of a plan, written by ``symposium verdict --plan``.
         columns: columns of a table by what they hold, where the names differ: ``{"problem": "task_id"}``.  Keys are
             ``problem``, ``system``, ``value`` (the metric, greater is better; in logs its name), ``sample``, ``seed``
@@ -102,5 +105,5 @@ def verdict(
     accepted = [field.name for field in dataclasses.fields(Columns)]
     if unknown := [name for name in columns or {} if name not in accepted]:
         raise ValueError(f"columns has {unknown[0]!r}; accepted: {', '.join(accepted)}")
-    asked = Asked(baseline, systems, margin, metric_range, alpha, power)
+    asked = Asked(baseline, systems, margin, metric_range, alpha, power, only_common)
     return OutcomesVerdict(verdict_on(given, Columns(**(columns or {})), asked, None if plan is None else Path(plan)))

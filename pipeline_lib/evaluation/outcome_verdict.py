@@ -23,7 +23,7 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
 from pipeline_lib.evaluation.outcome_files import Columns, outcomes_of, read_outcomes
-from pipeline_lib.evaluation.outcomes import OutcomesError, arrange, describe_values
+from pipeline_lib.evaluation.outcomes import OutcomesError, arrange, complete, describe_values
 from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes, is_sealed
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
@@ -128,10 +128,12 @@ def judge_outcomes(
     notes: Sequence[str] = (),
     plan: OutcomePlan | None = None,
     older: Sequence[str] = (),
+    only_common: bool = False,
 ) -> OutcomeVerdict:
     """Compare every system with the baseline and correct for their number (Holm).
 
-    ``notes`` say what the rows do not support.  ``older`` are files of outcomes that are older than the plan.
+    ``notes`` say what the rows do not support.  ``older`` are files of outcomes that are older than the plan.  With
+    ``only_common``, outcomes without a row are left out with their partners, else they are lost ones (`complete`).
 
     Raises:
         OutcomesError: a system has no value at all.
@@ -141,18 +143,22 @@ def judge_outcomes(
     for name, table in tables.items():
         if np.isnan(table.values).all():
             raise OutcomesError(f"{name!r} has no value at all: every one is missing or not a number")
-    measured = {}
+    measured, absent = {}, list[str]()
     for name in tables:
         if name != baseline:
-            pair = tables[name], tables[baseline], settings, info.label, info, (name, baseline)
-            reason = _unpaired(tables[name], tables[baseline], (name, baseline))
+            own, other = tables[name], tables[baseline]
+            if not only_common:
+                (own, other), without = complete((own, other), (name, baseline))
+                absent += without
+            pair = own, other, settings, info.label, info, (name, baseline)
+            reason = _unpaired(own, other, (name, baseline))
             measured[name] = measure_apart(*pair, reason) if reason else measure_tables(*pair, where="common")
     comparisons = decide(measured)
     design = _design(tables, baseline, settings, info)
     check = None if plan is None else check_outcome_plan(plan, design, older)
     caveats = (
         *_of_plan(check),
-        *counted(notes, "note on the rows", "notes on the rows"),
+        *counted((*notes, *dict.fromkeys(absent)), "note on the rows", "notes on the rows"),
         *counted(_of_seeds(tables, baseline), "note on training seeds", "notes on training seeds"),
         *of_comparisons(comparisons.values()),
     )
@@ -274,6 +280,7 @@ class Asked:
     metric_range: tuple[float, float] | None = None  #: least and greatest possible value of the metric
     alpha: float | None = None  #: family-wise error rate
     power: float | None = None  #: power for which detectable differences are computed
+    only_common: bool = False  #: leave out what has no row for both systems, instead of taking it as lost
 
 
 def verdict_on(
@@ -305,7 +312,8 @@ def verdict_on(
     info = describe_values(metric, outcomes, _checked_range(asked.metric_range))
     tables, doubts = arrange(outcomes)
     older = [] if written is None else _older(files, written)
-    return judge_outcomes(tables, baseline, _settings(asked, info), info, (*notes, *doubts), written, older)
+    settings = _settings(asked, info)
+    return judge_outcomes(tables, baseline, settings, info, (*notes, *doubts), written, older, asked.only_common)
 
 
 def plan_outcomes(

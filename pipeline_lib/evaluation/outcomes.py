@@ -2,13 +2,16 @@
 
 A row is what the chain calls an episode.  What the rows do not say is never made up: a value that is missing, that is
 not a number, or that occurs twice with different numbers is a lost episode (`comparison.Losses`), and a note says so.
+So is an outcome without a row: runs that fail often leave none, so what is there may be the better part (`complete`).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -145,3 +148,52 @@ def _table(
         episodes[seed].append(EpisodeRecord(problem, families[problem], sample, value, 1, {}, {}, 0))
     trained = {seed: records for seed, records in episodes.items() if seed is not None}
     return tabulate(trained or episodes[None], "reward", name)
+
+
+def complete(tables: tuple[Table, Table], names: tuple[str, str]) -> tuple[tuple[Table, Table], list[str]]:
+    """Return two systems' tables with an outcome, a lost one, wherever one has no row that it should have.
+
+    It should have an outcome of every problem that either has, in every training seed, for each place of a sample that
+    it has anywhere: fewer samples of every problem are no loss.  What neither has of a problem is missing in neither.
+
+    Returns:
+        The tables, and a sentence for each system with such outcomes.  Those without a common problem stay as they are.
+    """
+    places = [{problem: i for i, problem in enumerate(table.problems)} for table in tables]
+    if not set(places[0]) & set(places[1]):
+        return tables, []
+    families = {
+        problem: family for table in tables for problem, family in zip(table.problems, table.families, strict=True)
+    }
+    problems = sorted(families)
+    samples = max(table.values.shape[2] for table in tables)
+    wide = []
+    for table, place in zip(tables, places, strict=True):
+        shape = (len(table.seeds), len(problems), samples)
+        values, there = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        rows = [i for i, problem in enumerate(problems) if problem in place]
+        here = [place[problems[i]] for i in rows]
+        values[:, rows, : table.values.shape[2]] = table.values[:, here]
+        there[:, rows, : table.values.shape[2]] = ~np.isnan(table.values[:, here]) | table.gone[:, here]
+        wide.append((values, there))
+    either = np.any([there.any(axis=0) for _, there in wide], axis=0)  # (problems, samples)
+    found, notes = [], []
+    for table, name, (values, there) in zip(tables, names, wide, strict=True):
+        absent = either & there.any(axis=(0, 1)) & ~there
+        own = slice(table.values.shape[2])
+        full = replace(
+            table,
+            problems=tuple(problems),
+            families=tuple(families[problem] for problem in problems),
+            values=values[:, :, own],
+            gone=((there | absent) & np.isnan(values))[:, :, own],
+        )
+        found.append(full)
+        if missing := int(absent.sum()):
+            which = problems[int(np.argwhere(absent)[0][1])]
+            notes.append(
+                f"{missing} of {missing + int(there.sum())} outcomes of {name} have no row, for example of problem "
+                f"{which!r}: they are taken as lost, since runs that fail often leave none; if they were left out "
+                "before an outcome was seen, say --only-common"
+            )
+    return (found[0], found[1]), notes

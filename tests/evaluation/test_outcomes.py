@@ -164,10 +164,55 @@ def test_rows_without_sample_numbers_say_that_a_repeated_row_counts_twice(two: l
     assert "no sample numbers" in details(judge([*rows, dict(rows[0])]))
 
 
-def test_problems_of_one_system_alone_are_named(two: list[dict[str, Any]]) -> None:
+def test_problems_of_one_system_alone_are_lost_outcomes_of_the_other(two: list[dict[str, Any]]) -> None:
     found = judge(two[5:])
-    assert "5 of 40 problems of team have no partner" in details(found)
-    assert found.comparisons["team"].problems == 35
+    assert "5 of 40 outcomes of base have no row, for example of problem 'p000': they are taken as lost" in details(
+        found
+    )
+    assert "Lost: 5 of 40 episodes of base." in found.comparisons["team"].sentence
+    left_out = judge(two[5:], only_common=True)
+    assert "5 of 40 problems of team have no partner" in details(left_out)
+    for each in (found, left_out):
+        assert each.comparisons["team"].problems == 35
+
+
+def holed(seeds: int, samples: int, rng: np.random.Generator, selected: bool) -> tuple[list[Any], list[Any]]:
+    """Rows of two systems with equal chances: with a value of None, and without the row, where something is missing.
+
+    Whole problems, samples and seeds of problems; with ``selected`` those of the team that failed.
+    """
+    base = (rng.random((1, 30, samples)) < 0.5).astype(float)
+    team = (rng.random((seeds, 30, samples)) < 0.5).astype(float)
+    gone = (team == 0) & (rng.random(team.shape) < 0.9) if selected else rng.random(team.shape) < 0.1
+    gone[:, :2] = selected | (rng.random((seeds, 2, 1)) < 0.5)
+    gone[0, 5] = True
+    gone[:, 9] = False  # a problem that was played in full
+    rows = rows_of(base, "base", seeded=False)
+    own = rows_of(team, "team")
+    none = [row | {"value": None} if lost else row for row, lost in zip(own, gone.ravel(), strict=True)]
+    rng.shuffle(none)  # type: ignore[arg-type]
+    return [*rows, *none], [*rows, *(row for row in none if row["value"] is not None)]
+
+
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize(("seeds", "samples"), [(1, 1), (1, 4), (3, 2)])
+def test_a_row_that_is_not_there_is_the_same_as_one_without_a_value(seeds: int, samples: int, selected: bool) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        explicit, silent = (judge(rows) for rows in holed(seeds, samples, rng, selected))
+        assert silent.comparisons == explicit.comparisons
+        assert silent.lines[0] == explicit.lines[0] and "have no row" in details(silent)
+        assert not selected or silent.verdicts == {"team": "INCONCLUSIVE"}
+
+
+def test_fewer_samples_of_every_problem_are_no_loss(two: list[dict[str, Any]]) -> None:
+    further = [row | {"sample": 1} for row in two if row["system"] == "base"]
+    found = judge([*two, *further])
+    assert "have no row" not in details(found) and found.comparisons["team"].losses is None
+    assert "the first 1 of each were compared" in details(found)
+    both = [row | {"sample": 1} for row in two[::2]]  # of half of the problems, the same of both
+    even = [row for row in [*two, *both] if int(row["problem"][1:]) % 2 == 0 or row["sample"] == 0]
+    assert "have no row" not in details(judge(even))
 
 
 def test_without_a_common_problem_there_is_no_verdict(two: list[dict[str, Any]]) -> None:
@@ -236,8 +281,11 @@ def test_the_largest_values_and_ranges_that_are_accepted_have_finite_answers() -
 # How often it is wrong
 
 
-def often_wrong(team_seeds: int, ragged: bool) -> tuple[float, float]:
-    """Return the share of verdicts IMPROVED or WORSE, and of intervals that cover 0, where there is no difference."""
+def often_wrong(team_seeds: int, ragged: bool, silent: float = 0.0) -> tuple[float, float]:
+    """Return the share of verdicts IMPROVED or WORSE, and of intervals that cover 0, where there is no difference.
+
+    ``silent``: share of the team's failures that leave no row; without it a row is missing by chance alone.
+    """
     rng = np.random.default_rng(8)
     wrong = covered = 0
     runs = 250
@@ -253,21 +301,29 @@ def often_wrong(team_seeds: int, ragged: bool) -> tuple[float, float]:
                     for k in range(1 + (p % 3 if ragged else 1)):
                         if ragged and rng.random() < 0.1:
                             continue  # not run
+                        solved = rng.random() < chance
+                        if silent and system == "team" and not solved and rng.random() < silent:
+                            continue
                         outcomes.append(
                             Outcome(
-                                f"p{p}", system, float(rng.random() < chance), k, seed if system == "team" else None,
+                                f"p{p}", system, float(solved), k, seed if system == "team" else None,
                                 f"f{int(p**0.8) // 2}" if ragged else "",
                             )
                         )  # fmt: skip
-        found = judge_outcomes(arrange(outcomes)[0], "base", SETTINGS, info).comparisons["team"]
+        tables = arrange(outcomes)[0]
+        found = judge_outcomes(tables, "base", SETTINGS, info, only_common=not silent).comparisons["team"]
         wrong += found.verdict in ("IMPROVED", "WORSE")
         covered += found.difference.low is None or found.difference.low <= 0 <= (found.difference.high or 0.0)
     return wrong / runs, covered / runs
 
 
-@pytest.mark.parametrize(("seeds", "ragged"), [(1, False), (2, True)], ids=["one seed", "unequal"])
-def test_false_verdicts_and_coverage(seeds: int, ragged: bool) -> None:
-    wrong, covered = often_wrong(seeds, ragged)
+@pytest.mark.parametrize(
+    ("seeds", "ragged", "silent"),
+    [(1, False, 0), (2, True, 0), (1, False, 0.5), (2, True, 0.5)],
+    ids=["one seed", "unequal", "failures without a row", "unequal failures without a row"],
+)
+def test_false_verdicts_and_coverage(seeds: int, ragged: bool, silent: float) -> None:
+    wrong, covered = often_wrong(seeds, ragged, silent)
     limit = 3 * math.sqrt(0.05 * 0.95 / 250)  # three standard errors of the simulation
     assert wrong <= 0.05 + limit
     assert covered >= 0.95 - limit
@@ -482,7 +538,7 @@ def test_problems_of_lm_eval_with_another_text_are_other_problems(tmp_path: Path
     own = next((LOGS / "tiny-1").iterdir())
     (tmp_path / own.name).write_text(own.read_text().replace('"doc_hash": "d5', '"doc_hash": "e6'))
     found = verdict_on([f"old={own}", f"new={tmp_path / own.name}"], Columns(value="acc"), Asked())
-    assert "1 of 8 problems of new have no partner" in details(found)
+    assert "1 of 9 outcomes of new have no row" in details(found)
 
 
 def test_logs_of_inspect_as_json() -> None:
@@ -582,7 +638,7 @@ def test_problems_of_verifiers_are_paired_by_their_text_but_not_by_the_system_pr
     files = [f"old={old}", f"new={new}"]
     assert verdict_on(files, Columns(), Asked(margin=0.05)).comparisons["new"].problems == 8
     new.write_text(new.read_text().replace("1 + 3 = ?", "1 + 4 = ?"))
-    assert "1 of 8 problems of new have no partner" in details(verdict_on(files, Columns(), Asked(margin=0.05)))
+    assert "2 of 18 outcomes of new have no row" in details(verdict_on(files, Columns(), Asked(margin=0.05)))
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,15 @@ def test_terminal_json_and_page_say_the_same_as_python(file: Path) -> None:
     )
 
 
+def test_outcomes_without_a_row_are_lost_unless_only_common_ones_are_asked_for(file: Path) -> None:
+    rows = pandas.read_csv(file)
+    rows[~((rows.system == "<b>team</b>") & (rows.value == rows.value.min()))].to_csv(file, index=False)
+    for words, only_common in (((), False), (("--only-common",), True)):
+        status, printed, _ = command(file.parent, "verdict", file, *words)
+        assert status == 0 and ("have no row" in printed) != only_common
+        assert printed.startswith("\n".join(symposium.verdict(file, only_common=only_common).lines))
+
+
 def test_names_of_somebody_else_neither_break_the_verdict_nor_steer_the_terminal(tmp_path: Path) -> None:
     name = "a$\\frac{$ \x1b[31m\u202eteam\ud83d"  # mathematics, a colour, from right to left, half an emoji
     rows = [
