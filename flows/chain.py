@@ -58,11 +58,11 @@ def on_terminal(plain: bool, server: Callable[[], str]) -> Iterator[None]:
 @flow(name="experiment")
 def experiment(run: ChainRun) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
-    began, params = time.monotonic(), load_params()
+    params = load_params()
     settings = params.model_dump(mode="json")
     with recorded_soon(), tracked_run(params.environment.kind, run.name, settings, told()) as tracked:
         worked = bring_up_to_date(run)
-        record_results(tracked, params, run.project, worked, began)
+        record_results(tracked, params, run.project, worked, run.began)
         if "verdict" in worked:
             page = f"`{run.project / PAGE}`"
             show_verdict(run.project, page, run_in_mlflow(tracked, run.name, PAGE.name))

@@ -107,22 +107,25 @@ def alone() -> Iterator[None]:
         yield
 
 
-def run_stale(targets: list[str], jobs: int, run: str, plain: bool, shared: "SimpleQueue[str] | None" = None) -> None:
+def run_stale(given: argparse.Namespace, run: str, began: float, shared: "SimpleQueue[str] | None" = None) -> None:
     """Bring the project up to date, or say that it is; put the stages that did work into ``shared``.
+
+    ``began`` is when the command did: `symposium runs` shows what all of it took.
 
     The server, the process with the libraries and this one's own imports of Prefect get ready side by side.
     """
     project = Path.cwd()
-    chain, stale = chain_and_stale(project, targets)
+    chain, stale = chain_and_stale(project, given.targets)
     if not stale:
         print("everything is up to date")
         return
-    start_side_by_side(min(jobs, len(stale)))
-    with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
+    start_side_by_side(min(given.jobs, len(stale)))
+    with starting_prefect_server() as server, preloaded(project, len(stale), given.jobs) as libraries:
         # It loads Prefect, while its server and the libraries start.
         from flows.chain import ChainRun, run_on_terminal
 
-        run_on_terminal(ChainRun(run, project, chain, stale, jobs, shared=shared), libraries, plain, server)
+        whole = ChainRun(run, project, chain, stale, given.jobs, shared=shared, began=began)
+        run_on_terminal(whole, libraries, given.plain, server)
 
 
 def elsewhere(given: argparse.Namespace) -> None:
@@ -158,7 +161,7 @@ def main() -> None:
                 change(given.set_param, given.targets)
             name = run_name(load_params().model_dump(mode="json"))
             with sharing(Path.cwd()) if given.share else nullcontext() as shared:
-                run_stale(given.targets, given.jobs, name, given.plain, shared)
+                run_stale(given, name, began, shared)
                 if not given.targets:
                     print(outcome(Path.cwd(), time.monotonic() - began))
 

@@ -12,15 +12,19 @@ of training (key ``with``: ``with: {rollouts: {max_new_tokens: 1}, train: {steps
 names itself replaces them; values of the section override them.
 
 ``kind`` selects the variant of a section.  Values of another kind than the preset's replace the preset, because they
-have other keys; with the preset of an environment goes what it brings for other sections.
+have other keys; with the preset of an environment goes what it brings for other sections.  A section without ``kind``,
+such as ``environment: {kind: planning, reward: {token: 0.01}}``, has the one of its default.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError
+from pipeline_lib.settings.environment import sections_by_default
 from pipeline_lib.settings.mistakes import SettingsError, explain, nearest
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping
@@ -40,6 +44,21 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
     Raises:
         SettingsError: a preset does not exist, or a setting is invalid; all mistakes are listed at once.
     """
+    result, origin = combine(sections, conf, source)
+    return validate_params(result, source, origin)
+
+
+def combine(
+    sections: Mapping[str, Any], conf: Path, source: Path | str = "settings"
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Return the sections with their presets, not yet validated, and the files of those that are presets alone.
+
+    Args:
+        sections, conf, source: as for `compose`.
+
+    Raises:
+        SettingsError: a preset does not exist, or is not readable.
+    """
     given, names = _split(sections, source)
     origin = {name: conf / name / f"{preset}.yaml" for name, preset in names.items()}
     presets = {name: _read_preset(conf / name, preset) for name, preset in names.items()}
@@ -53,9 +72,12 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
     for name in presets.keys() & given.keys():
         result[name] = _override(presets[name], given[name])
     defaults = Params().model_dump(mode="json")
+    if isinstance(environment := result.get("environment"), Mapping) and "kind" in environment:
+        with suppress(UnknownEnvironmentError):  # the section itself gives the reason
+            defaults["environment"] = sections_by_default(str(environment["kind"]))
     for name in result.keys() & defaults.keys() - {"problems"}:  # whose default kind depends on the environment
         result[name] = _with_default_kind(result[name], defaults[name])
-    return validate_params(result, source, {name: path for name, path in origin.items() if name not in given})
+    return result, {name: path for name, path in origin.items() if name not in given}
 
 
 def _split(sections: Mapping[str, Any], source: Path | str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -65,6 +65,17 @@ def environment_model(kind: str) -> type[BaseModel]:
     return made
 
 
+def sections_by_default(kind: str) -> dict[str, Any]:
+    """Return the kind of an environment, and its settings that are sections by default, such as its reward.
+
+    Raises:
+        UnknownEnvironmentError: there is no such environment.
+    """
+    defaults = {name: field.default for name, field in environment_model(kind).model_fields.items()}
+    sections = {name: one.model_dump(mode="json") for name, one in defaults.items() if isinstance(one, BaseModel)}
+    return {"kind": kind, **sections}
+
+
 def kinds_of(model: type[BaseModel]) -> tuple[str, ...]:
     """Return the values of a variant's key ``kind``."""
     return get_args(model.model_fields["kind"].annotation)

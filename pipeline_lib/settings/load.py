@@ -9,12 +9,14 @@ no preset changes it; ``-S``, a cell of a study or a form may (`changed_params`)
 import operator
 import re
 from collections.abc import Callable, Mapping, MutableMapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import yaml
 from yaml import YAMLError
 
-from pipeline_lib.settings.compose import PRESET, compose
+from pipeline_lib.settings.compose import PRESET, combine, compose
 from pipeline_lib.settings.mistakes import SettingsError, nearest
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping, read_yaml
@@ -108,7 +110,41 @@ def changed_params(changes: Mapping[str, Any], file: Path, conf: Path, who: str)
     content = read_mapping(file)
     put(content, changes, who)
     source = f"{file} with the changes of {who}"
-    return compose(given_in(content, source), conf, source)
+    params = compose(given_in(content, source), conf, source)
+    _check_inside_null(params, changes, file, conf, who)
+    return params
+
+
+def _check_inside_null(params: Params, changes: Mapping[str, Any], file: Path, conf: Path, who: str) -> None:
+    """Make sure that no single value gives a section that is null: its other values were chosen by nobody.
+
+    Raises:
+        SettingsError: one does; the message gives the whole section as it would be.
+    """
+    defaults = Params().model_dump(mode="json")
+    for key in changes:
+        for section in accumulate(key.split(".")[:-1], "{}.{}".format):
+            if _at(defaults, section) is not None:
+                continue
+            content = read_mapping(file)
+            put(content, {one: value for one, value in changes.items() if not one.startswith(f"{section}.")}, who)
+            without, _ = combine(given_in(content, file), conf, file)
+            if not isinstance(_at(without, section), Mapping):
+                whole = _at(params.model_dump(mode="json"), section)
+                text = yaml.safe_dump(whole, default_flow_style=True, width=10_000, sort_keys=False).strip()
+                raise SettingsError(
+                    f"{who} changes {key}, but {section} is null: neither {file} nor a preset sets it; give {section} "
+                    f"as a whole: '{text}'"
+                )
+
+
+def _at(content: Any, name: str) -> Any:
+    """Return what has this dotted name, `_UNKNOWN` if nothing has."""
+    for part in name.split("."):
+        if not isinstance(content, Mapping) or part not in content:
+            return _UNKNOWN
+        content = content[part]
+    return content
 
 
 def put(
@@ -132,9 +168,15 @@ def put(
             there = inside.get(part)
             if there is None or (depth == 0 and isinstance(there, str)):
                 inside[part] = {} if there is None else {PRESET: there}
+            elif _written_default(there) is None:
+                # A preset may have a section in its place: the values that are given here go on top.
+                for name in (last, *reversed(parents[depth + 1 :])):
+                    value = {name: value}
+                last = part
+                break
             elif not isinstance(there, MutableMapping):
                 raise SettingsError(
-                    f"{who} changes {key}, but {'.'.join(parents)} is {there!r}, without settings in it"
+                    f"{who} changes {key}, but {'.'.join(parents[: depth + 1])} is {there!r}, without settings in it"
                 )
             inside = inside[part]
         if inside is content and isinstance(value, str) and PRESET in (content.get(key) or {}):

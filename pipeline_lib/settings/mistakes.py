@@ -8,7 +8,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline_lib.environment_api.registry import UnknownEnvironmentError
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError, names
 from pipeline_lib.settings.environment import DEFAULT, environment_model, kinds_of, problem_models
 from pipeline_lib.settings.params import Params
 
@@ -93,7 +93,9 @@ def _explain(item: dict[str, Any], path: Path | str, root: type[BaseModel], own:
     if item["type"] == "kind":
         return f"{path}: {name}.kind: {context['reason']}"
     if item["type"] == "union_tag_not_found":
-        return f"{path}: {name}: 'kind' is missing; it selects the variant of the section"
+        models = _walk(item["loc"], root, own)[1]
+        accepted = ", ".join([kind for model in models for kind in kinds_of(model)] or names())
+        return f"{path}: {name}: 'kind' is missing; it selects the variant of the section; accepted: {accepted}"
     if item["type"] == "missing":
         return f"{path}: {name}: missing; it has no default"
     reason = _REASONS[item["type"]].format_map(context) if item["type"] in _REASONS else str(item["msg"])

@@ -49,6 +49,8 @@ class ChainRun:
     variables: Mapping[str, str] = field(default_factory=dict)  #: further environment variables of the stages
     #: Where stages that did work are put, for their results to be sent (`tasks.chain.sharing`); else None.
     shared: "queue.SimpleQueue[str] | None" = None
+    #: When the command began that the run belongs to, in seconds of the monotonic clock.
+    began: float = field(default_factory=time.monotonic)
 
 
 @dataclass

@@ -81,7 +81,7 @@ def planned_seeds(arm: str, content: Mapping[str, Any] | None = None) -> tuple[i
     ):
         raise SettingsError(
             f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list of "
-            f"whole numbers; got {planned!r}"
+            f"whole numbers; {'there are none' if planned is None else f'got {planned!r}'}"
         )
     return tuple(map(int, planned))
 

@@ -141,7 +141,7 @@ PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
 #: Which training runs a monitor ended, in words (empty: none).
 ENDED = "symposium.ended_by_monitors"
 
-#: Metrics of a run: seconds from the start to the end of its last invocation.
+#: Metrics of a run: seconds from the start of its last command to its results.
 TOOK = "run/seconds"
 
 
@@ -197,7 +197,7 @@ def record_results(whole: TrackedRun, params: Params, project: Path, worked: Map
         params: the settings that made the results.
         project: folder of the project, or a workspace.
         worked: the stages of the chain, and whether each did any work; the others were up to date, or DVC had them.
-        began: when the run was started, in seconds of the monotonic clock.
+        began: when the command was started, in seconds of the monotonic clock.
     """
     whole.summary({TOOK: round(time.monotonic() - began, 1)})
     if "verdict" not in worked:

@@ -1,12 +1,15 @@
 """``symposium run -S``: settings that are changed for a run, a preset and keys of it together."""
 
 import shutil
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from flows.experiment import alone, change, main, parser
 from pipeline_lib.settings import SettingsError, load_params
+from tasks.chain.side_by_side import ChainRun
 from tests.flows.project import ROOT
 
 
@@ -54,13 +57,20 @@ def test_without_seeds_in_the_file_nothing_is_changed(project: Path, written: st
     file = project / "params.yaml"
     file.write_text(written)
     with pytest.raises(
-        SettingsError, match=r"seeds\.train: DVC plans one stage per seed, so the seeds must be written"
+        SettingsError, match=r"seeds\.train: DVC plans one stage per seed, so the seeds must be .*; there are none"
     ):
         change(["train.gradient_clip=2.5"], [])
     assert file.read_text() == written
     change(["train.gradient_clip=2.5", "seeds.train=[3]", "seeds.single_agent=[]"], [])
     found = load_params()
     assert (found.train.gradient_clip, found.seeds.train, found.seeds.single_agent) == (2.5, (3,), ())
+
+
+def test_a_value_of_what_a_preset_has_in_the_place_of_null_is_written_on_one_line(project: Path):
+    change(["environment=documents-tools", "environment.tools.calls=3"], [])
+    assert "\n  tools: {calls: 3} " in (project / "params.yaml").read_text()
+    tools = load_params().environment.tools
+    assert (tools.calls, tools.tokens) == (3, 64)
 
 
 def test_the_reward_of_the_docs_is_set_by_its_command(project: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,6 +80,19 @@ def test_the_reward_of_the_docs_is_set_by_its_command(project: Path, monkeypatch
     change(['environment.reward={kind: custom, path: "careful_reward:Careful", options: {power: 2}}'], [])
     reward = load_params().environment.reward
     assert (reward.kind, reward.path, reward.options) == ("custom", "careful_reward:Careful", {"power": 2})
+
+
+def test_what_a_run_took_counts_from_the_start_of_the_command(project: Path, monkeypatch: pytest.MonkeyPatch):
+    runs, ready = list[ChainRun](), list[float]()
+    monkeypatch.setattr("sys.argv", ["symposium run", "prepare"])
+    monkeypatch.setattr("flows.experiment.check_targets", lambda *given: None)
+    monkeypatch.setattr("flows.experiment.chain_and_stale", lambda *given: ({}, {"prepare"}))
+    monkeypatch.setattr("flows.experiment.start_side_by_side", lambda processes: None)
+    monkeypatch.setattr("flows.experiment.starting_prefect_server", lambda: nullcontext(ready.append(time.monotonic())))
+    monkeypatch.setattr("flows.experiment.preloaded", lambda *given: nullcontext(dict))
+    monkeypatch.setattr("flows.chain.run_on_terminal", lambda run, *given: runs.append(run))
+    main()
+    assert runs[0].began < ready[0]
 
 
 def test_a_second_run_in_the_same_folder_changes_nothing_under_the_first_one(

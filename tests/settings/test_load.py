@@ -151,6 +151,39 @@ def test_values_of_another_kind_replace_a_preset(tmp_path: Path):
     assert compose({"environment": {"reward": {"structure": 0.3}}}, ROOT / "conf").environment.reward.kind == "sound"
 
 
+def changed(*overrides: str, file: Path = ROOT / "params.yaml") -> Params:
+    return changed_params(requested_changes({}, {}, overrides), file, ROOT / "conf", "-S")
+
+
+def test_a_value_of_the_reward_goes_to_the_kind_that_the_environment_has_by_default():
+    reward = changed("environment=planning", "environment.reward.token=0.01").environment.reward
+    assert reward == environment_model("planning")().reward.model_copy(update={"token": 0.01})
+    judge = "environment.reward.judge"
+    writing = changed("environment=writing", f"{judge}.url=http://a", f"{judge}.model=m").environment.reward
+    assert (writing.kind, writing.judge.url, writing.judge.weight) == ("sound", "http://a", 0.3)
+    with pytest.raises(SettingsError, match=r"environment.reward.tokn: unknown key; .*did you mean 'token'"):
+        changed("environment=planning", "environment.reward.tokn=0.01")
+
+
+def test_a_value_inside_of_null_changes_what_a_preset_has_there_and_is_refused_without_one(tmp_path: Path):
+    found = changed("environment.tools.calls=3", "environment=documents-tools").environment.tools
+    assert found is not None and (found.calls, found.tokens) == (3, 64)
+    both = changed("environment=documents-tools", "environment.tools.calls=3", "environment.tools.tokens=32")
+    assert (both.environment.tools.calls, both.environment.tools.tokens) == (3, 32)
+    for text in ((ROOT / "params.yaml").read_text(), "environment: coding-quick", "environment: {tools: null}", ""):
+        file = write(tmp_path, text)
+        with pytest.raises(SettingsError) as caught:
+            changed("environment=documents", "environment.tools.calls=2", file=file)
+        assert str(caught.value) == (
+            f"-S changes environment.tools.calls, but environment.tools is null: neither {file} nor a preset sets it; "
+            "give environment.tools as a whole: '{calls: 2, tokens: 128}'"
+        )
+    whole = "environment.tools={calls: 2, tokens: 128}"
+    assert changed("environment=documents", whole, "environment.tools.calls=3").environment.tools.calls == 3
+    with pytest.raises(SettingsError, match=r"changes train.steps.most, but train.steps is 'default 60', without"):
+        changed("train.steps.most=1")
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -332,6 +365,8 @@ def test_settings_are_immutable():
         ("policy: {kind: embeded}", ["policy.kind", "'embeded'", "embedded, pretrained"]),
         ("policy: {kind: embedded, adapter: {kind: lora, rnk: 3}}", ["policy.adapter.rnk", "did you mean 'rank'"]),
         ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
+        ("seeds: {train: [1, 2_0]}", ["seeds.train.1: got '2_0'; give a number without underscores"]),
+        ("policy: {kind: pretrained, models: [a], adapter: {rank: 8}}", ["'kind' is missing", "accepted: none, lora"]),
         ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
         ("train: {curriculum: {kind: turns}}", ["train.curriculum: turns", "environment.turns is 1", "to 2 or more"]),
         (
@@ -521,7 +556,7 @@ def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *(("010", 10), ("0o10", 8), ("08", 8), ("0777", 777), ("0x10", 16), ("1_000", 1000), ("1e1", 10), ("5.", 5)),
+        *(("010", 10), ("0o10", 8), ("08", 8), ("0777", 777), ("0x10", 16), ("1e1", 10), ("5.", 5)),
         *((text, None) for text in "yes no on Yes true ~ 1:30 .5 1e-4 .inf 2001-01-01 y 0b2".split()),  # noqa: SIM905
     ],
 )
