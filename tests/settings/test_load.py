@@ -365,7 +365,6 @@ def test_settings_are_immutable():
         ("policy: {kind: embeded}", ["policy.kind", "'embeded'", "embedded, pretrained"]),
         ("policy: {kind: embedded, adapter: {kind: lora, rnk: 3}}", ["policy.adapter.rnk", "did you mean 'rank'"]),
         ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
-        ("seeds: {train: [1, 2_0]}", ["seeds.train.1: got '2_0'; give a number without underscores"]),
         ("policy: {kind: pretrained, models: [a], adapter: {rank: 8}}", ["'kind' is missing", "accepted: none, lora"]),
         ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
         ("train: {curriculum: {kind: turns}}", ["train.curriculum: turns", "environment.turns is 1", "to 2 or more"]),
