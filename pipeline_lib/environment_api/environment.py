@@ -105,6 +105,18 @@ EQUAL = 1e-9
 LARGEST = 1e15
 
 
+def refuse_outside(what: str, reward: float, terms: Mapping[str, float], bounds: tuple[float, float]) -> None:
+    """Check what a joint action or an episode earned against bounds; raises RewardError if it is outside."""
+    low, high = bounds
+    slack = 1e-6 * max(1.0, abs(low), abs(high))
+    if not low - slack <= reward <= high + slack:
+        parts = ", ".join(f"{name} {value:g}" for name, value in terms.items())
+        raise RewardError(
+            f"{what} earned {reward:g} ({parts}), but the reward declares {low:g} to {high:g}, and the audit has "
+            "judged it by that; correct the bounds of the reward, and run the audit again"
+        )
+
+
 class Environment(ABC, Generic[P, S]):
     """A cooperative task for a team."""
 
@@ -188,15 +200,9 @@ class Environment(ABC, Generic[P, S]):
         Raises:
             RewardError: one is outside.
         """
-        low, high = self.reward_bounds
-        slack = 1e-6 * max(1.0, abs(low), abs(high))
         for outcome in outcomes:
-            if outcome.reward is not None and not low - slack <= outcome.reward <= high + slack:
-                terms = ", ".join(f"{name} {value:g}" for name, value in outcome.terms.items())
-                raise RewardError(
-                    f"a joint action earned {outcome.reward:g} ({terms}), but the reward declares {low:g} to {high:g}, "
-                    "and the audit has judged it by that; correct the bounds of the reward, and run the audit again"
-                )
+            if outcome.reward is not None:
+                refuse_outside("a joint action", outcome.reward, outcome.terms, self.reward_bounds)
 
     @property
     def episode_bounds(self) -> tuple[float, float]:

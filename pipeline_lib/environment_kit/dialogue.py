@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pipeline_lib.environment_api.environment import Environment, Outcome, Part
+from pipeline_lib.environment_api.environment import Environment, Outcome, Part, refuse_outside
 from pipeline_lib.environment_api.metrics import Metric, Metrics, behaviour
 from pipeline_lib.environment_api.reward import Reward, total
 
@@ -121,8 +121,14 @@ class Dialogue(Environment[P, S]):
         """Return what comes of the messages of a turn."""
 
     def gained(self, talk: Any, earned: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the terms of an episode so far, given as the reward reads it, and what they add to those earned."""
+        """Return the terms of an episode so far, given as the reward reads it, and what they add to those earned.
+
+        Raises:
+            RewardError: together they are outside of the reward's bounds.
+        """
         terms = self._reward.terms(talk)
+        # What turns add has wider bounds, in which an episode may leave its own.
+        refuse_outside("an episode", total(terms), terms, self._reward.bounds)
         return terms, {name: value - earned.get(name, 0.0) for name, value in terms.items()}
 
     def transcript(self, state: S, names: Sequence[str], cut: int) -> list[Part]:

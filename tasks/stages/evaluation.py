@@ -213,23 +213,22 @@ class Evaluator:
     ) -> Evaluated:
         """Return the episodes of the teams with this digest, which ``play`` loads into memory and plays.
 
-        ``more`` says how, where they do not play as a whole team.  Episodes of which the infrastructure lost too many
-        are not remembered: EvaluationError.
+        ``more`` says how, where they do not play as a whole team.  Episodes of which the infrastructure lost too many,
+        or with values outside of what is declared, are not remembered: EvaluationError.
         """
 
         def compute() -> dict[str, Any]:
             started = time.perf_counter()
             records = play()
             refuse_losses(records, self._params.sandbox.infra_error_share, title)
+            check_ranges(records, self._metrics)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),
             }
 
         value = EVALUATE(self._identity(digest, protocol, more), compute, title)
-        records = [EpisodeRecord.from_json(row) for row in value["episodes"]]
-        check_ranges(records, self._metrics)
-        return Evaluated(records, value["seconds"])
+        return Evaluated([EpisodeRecord.from_json(row) for row in value["episodes"]], value["seconds"])
 
     def _identity(self, digest: str, protocol: Protocol, more: Mapping[str, Any] = MappingProxyType({})) -> Identity:
         params, samples = self._params, self._samples

@@ -134,6 +134,25 @@ def test_a_reward_that_depends_on_how_often_it_is_asked_is_refused() -> None:
     assert checks["repeatable"].status is Status.FAIL
 
 
+class Lucky(Meeting):
+    """Pays a little by chance."""
+
+    reward_bounds = (0.0, 1.02)
+
+    def score(self, text: str, actions: Any) -> Any:
+        from symposium import Score
+
+        found = super().score(text, actions)
+        return Score({"met": found.terms["met"], "luck": 0.02 * random.random()}, found.metrics)
+
+
+def test_a_reward_of_which_a_little_is_chance_is_warned_of() -> None:
+    found = {name: audited({}, "own", kind) for name, kind in (("lucky", Lucky), ("sound", Meeting))}
+    repeatable = {name: next(one for one in checks if one.name == "repeatable") for name, checks in found.items()}
+    assert repeatable["sound"].status is Status.PASS and repeatable["lucky"].status is Status.WARN
+    assert "depends on chance" in repeatable["lucky"].sentence
+
+
 def test_edits_of_programs_change_nothing_that_they_return(capsys: pytest.CaptureFixture[str]) -> None:
     source = (
         'def aux(value, times=2):\n    """Repeat."""\n    return [value] * times\n\n\ndef main(x):\n    return aux(x)\n'

@@ -1,5 +1,6 @@
 """Evaluating a team's checkpoints: one engine, one base in memory, and the episodes of as many fresh engines."""
 
+import dataclasses
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from pipeline_lib import storage
 from pipeline_lib.assembly import teams
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_kit.make import make_environment
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies import computing
 from pipeline_lib.problems.splits import load_split
@@ -82,6 +85,31 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
         assert calls == ["base_team", "make_engine", "load"]
         assert played(team.base()) == alone[0], "the base after a checkpoint has the checkpoint's weights"
     assert calls.count("make_engine") == 1
+
+
+@pytest.mark.parametrize("params", ["{kind: none}"], indirect=True)
+def test_values_outside_of_what_is_declared_are_not_remembered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a cause that is removed, such as a judge that was down, would be met again in the cache."""
+    remembered: list[Any] = []
+
+    def keep(identity: Identity, compute: Callable[[], Any], title: str) -> Any:
+        remembered.append(compute())
+        return remembered[-1]
+
+    monkeypatch.setattr(evaluation, "EVALUATE", keep)
+    real = evaluation.evaluate_team
+
+    def one_too_high(*arguments: Any) -> list[EpisodeRecord]:
+        first, *others = real(*arguments)
+        return [dataclasses.replace(first, reward=1e6), *others]
+
+    with Evaluator(params, TEAM, "test", SAMPLES) as team:
+        monkeypatch.setattr(evaluation, "evaluate_team", one_too_high)
+        with pytest.raises(EvaluationError, match=r"'reward' of episode 0 of problem \S+ is 1000000"):
+            team.base()
+        assert not remembered
+        monkeypatch.setattr(evaluation, "evaluate_team", real)
+        assert len(team.base().episodes) == len(remembered[0]["episodes"])
 
 
 #: What a sweep or the test runs beside playing: it decides what is asked for, and reads and records what came.

@@ -5,7 +5,10 @@ import re
 
 import pytest
 
+from pipeline_lib.environment_api.environment import RewardError
+from pipeline_lib.environment_api.reward import Reward
 from pipeline_lib.environments.planning.demonstrations import says
+from pipeline_lib.environments.planning.rewards import Talk
 from pipeline_lib.environments.planning.runtime import PlanningEnvironment, read_agreement
 from pipeline_lib.environments.planning.settings import PlanningSettings, SoundPlanningReward
 from tests.environments.planning.help import ALL, COSTS, WEEK, appointments, constraints, share_of
@@ -72,6 +75,25 @@ def test_texts_of_random_words_are_agreements_only_if_they_are_the_three_words()
         assert read_agreement(text) == ((words[1], words[2]) if clear else None), repr(text)
         found += clear
     assert found > 20
+
+
+class Falling(Reward[Talk, float]):
+    """Falls by one with every turn, below its bounds in the second; each fall alone is within them."""
+
+    bounds = (-1.0, 1.0)
+
+    def terms(self, talk: Talk) -> dict[str, float]:
+        return {"turns": -float(talk.turns)}
+
+
+def test_an_episode_that_leaves_the_bounds_of_its_reward_is_refused_though_no_turn_does() -> None:
+    played = environment(turns=3)
+    played._reward = Falling()
+    state = played.start(appointments()["test"][0])
+    [outcome] = played.step([state], [["mon?", "tue?"]])
+    assert outcome.reward == -1.0
+    with pytest.raises(RewardError, match=r"an episode earned -2 \(turns -2\), but the reward declares -1 to 1"):
+        played.step([outcome.state], [["mon?", "tue?"]])
 
 
 def test_every_pair_of_agreements_is_paid_by_the_constraints_that_it_satisfies() -> None:
