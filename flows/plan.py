@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import counts_in, model_refusal, prepared, refusal, room
+from pipeline_lib.assembly.memory_check import counts_in, model_refusal, prepared, refusal, room, sample, with_type
 from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_kit.make import make_environment
@@ -26,7 +26,7 @@ from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.load import changed_params
 from tasks.chain.form import requested_changes
-from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
+from tasks.experiment.arms import BASE, PROBLEMS, TEAM, seeds_of
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.experiment.plans import family_size
 from tasks.identity.dvc_record import refuse_false_records
@@ -119,12 +119,15 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     # Where the file says other problems, what is prepared says nothing.
     known = (params.problems, params.environment) == (written.problems, written.environment)
     sizes = known_sizes(params.policy, policy_names(params), fetch=True)
+    asked = params
+    if gpu is None:
+        params = with_type(params, BASE, measured=True)
     limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
     if text := model_refusal(params, sizes):
         raise SettingsError(text)
-    prompt = longest_prompt(params, prepared(params, PROBLEMS) if known else (), sizes)
+    prompt = longest_prompt(params, (prepared(params, PROBLEMS) if known else ()) or sample(params), sizes)
     counts = counts_in(params, PROBLEMS) if known else {}
     needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu, counts) for stage in STAGES}
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
@@ -141,6 +144,9 @@ def plan_memory(arguments: argparse.Namespace) -> None:
         f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else ''}. The longest prompt is taken to have "
         f"{prompt} tokens. Stages that run side by side (--jobs) add up."
     )
+    if params is not asked:
+        chosen = params.policy.model_dump()["dtype"]
+        console.print(f"policy.dtype: auto stands for {chosen}, which is faster here.")
     if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts):
         console.print(text)
 

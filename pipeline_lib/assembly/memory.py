@@ -69,7 +69,9 @@ GIB = 2**30
 #: Layers whose matrices the fast decoder joins.
 JOINED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
 #: Python with torch, transformers, peft, Prefect and MLflow, as a stage loads them; on a GPU: torch's context there.
-LIBRARIES, GPU_CONTEXT = 680 * 2**20, 600 * 2**20
+LIBRARIES, GPU_CONTEXT = 600 * 2**20, 600 * 2**20
+#: How many actions stand in a prompt at most, by protocol.
+READ = {"decentralised": 0, "naive_concatenation": 0, "sequential_pipeline": 1, "one_round_discussion": 2}
 #: Tokens of a prompt where no prepared problem says more.
 PROMPT_TOKENS = 512
 #: Characters of a prompt for one token (a low number, so that estimates are high), and tokens of a chat template.
@@ -93,8 +95,11 @@ CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
 #: all layers.
 GAPS = 0.15
-#: What the trainer of a small model never gives back, since new pages would take longer than its work.
+#: What the trainer of a small model never gives back, since new pages would take longer than its work; the same where
+#: it samples more actions than at the same time.
 SMALL_GAPS = 100 * 2**20
+#: How many caches of kernels are full in the training of a small model: torch's beside that of oneDNN.
+FULL_CACHES = 2
 
 
 @dataclass(slots=True)
@@ -159,7 +164,7 @@ def longest_prompt(params: Params, problems: Sequence[Any], sizes: Mapping[str, 
     if texts:
         tokens = TEMPLATE_TOKENS + round(max(map(len, texts)) / CHARACTERS)
     written = params.rollouts.max_new_tokens
-    readers = {"decentralised": 0, "sequential_pipeline": 1, "one_round_discussion": 2}[params.rollouts.protocol]
+    readers = READ[params.rollouts.protocol]
     tools = getattr(params.environment, "tools", None)
     called = tools.calls * (written + tools.tokens) if isinstance(tools, Tools) else 0
     found = tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1)) + called
@@ -214,12 +219,14 @@ def need(
     engines = (reduce + expand) * (width if on_gpu else 4)
     needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + engines
     largest = max(policies, key=lambda held: held.sizes.parameters).sizes
+    agents = max(len(policies), len(find(params.environment.kind).agent_names(params) or ()))
+    prompt += params.rollouts.max_new_tokens * (_read(params, stage) - READ[params.rollouts.protocol])
     needed.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
     if stage == "train":
         needed.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
         needed.phases["update"] = _update(params, policies, needed.tokens, width, on_gpu)
         if learned and reader is not None:
-            observed, acted = _actions(params, stage, len(policies), counts or {})
+            observed, acted = _actions(params, stage, agents, counts or {})
             texts = observed + (acted if params.train.advantage.baseline == "counterfactual" else 0)
             tokens = min(texts * needed.tokens, max(CRITIC_TOKENS, needed.tokens))
             needed.phases["critic"] = {"texts of a pass": tokens * _read_token(reader.sizes, width)}
@@ -228,15 +235,22 @@ def need(
             needed.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
         else:
             needed.phases["saving"] = {"copy of the moments": 8.0 * most}
+    small = largest.parameters <= SMALL_MODEL and not on_gpu
     if here:
-        actions = _actions(params, stage, len(policies), counts or {})
-        _sampling(params, actions, needed, largest, rolled, limit, on_gpu)
+        prompts, actions = _actions(params, stage, agents, counts or {})
+        if len(policies) == len(copies):  # each is sampled in a call of its own
+            prompts, actions = (-(-number // len(policies)) for number in (prompts, actions))
+        _sampling(params, (prompts, actions), needed, largest, rolled, limit, on_gpu)
+        if small and actions > needed.rows:
+            needed.phases["sampling"]["not yet given back"] = SMALL_GAPS
         packs = rolled == 2 and params.rollouts.max_new_tokens >= PACKED_FROM and any(h.sizes.fused for h in shared)
         if packs and not on_gpu:
             matrices = sum(math.prod(shape) for shapes in largest.linear.values() for shape in shapes)
             more = 2.0 * (matrices + largest.vocabulary * largest.width + expand)
             if needed.total + more <= limit:
                 needed.phases["sampling"]["packed matrices"] = more
+    if small and stage == "train":
+        needed.lasting["compiled kernels"] = FULL_CACHES * KERNEL * KEPT_KERNELS
     if not on_gpu and stage == "train" and params.train.processes > 1:
         needed.lasting["further processes"] = (params.train.processes - 1) * needed.total
     return needed
@@ -320,20 +334,26 @@ def _kernels(sizes: Sizes, rows: int, width: int) -> float:
         return 0.0
     counts = float(rows)
     if sizes.parameters <= SMALL_MODEL:
-        counts = sum(min(8.0, most / 8) + 4 * max(0.0, math.log2(most / 64)) for most in (rows, PREFILL_TOKENS))
+        counts = min(8.0, rows / 8) + 4 * max(0.0, math.log2(rows / 64))
     return KERNEL * min(float(KEPT_KERNELS), PRODUCTS * counts)
 
 
 def _actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:
     """Return how many prompts, and how many actions, one call of the engine has at most.
 
-    Behind a turn, or the result of a tool, every episode has prompts of its own.
+    Behind a turn, the result of a tool or what another agent wrote, every episode has prompts of its own.
     """
     prompts, actions = _first_actions(params, stage, agents, counts)
     branching = stage == "train" and params.train.groups == "tree"  # whose prompts are counted already
-    further = getattr(params.environment, "turns", 1) > 1 and not branching
+    further = (getattr(params.environment, "turns", 1) > 1 and not branching) or _read(params, stage) > 0
     tools = isinstance(getattr(params.environment, "tools", None), Tools)
     return (actions if further or tools else prompts), actions
+
+
+def _read(params: Params, stage: str) -> int:
+    """Return how many actions stand in a prompt at most; the test plays other protocols, too."""
+    baselines = params.evaluate.baselines if stage == "test" else ()
+    return max(READ[name] for name in (params.rollouts.protocol, *baselines))
 
 
 def _first_actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:
@@ -483,9 +503,19 @@ def _warm_start(params: Params, needed: Need, policies: Sequence[_Held], prompt:
             _imitation(params.policy, needed, policies[0].sizes, prompt, params.rollouts.max_new_tokens, on_gpu)
         return needed
     if policies:
-        made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)
-        tokens = params.policy.warm_start.batch * min(made.context, PROMPT_TOKENS)
-        layer = 4.0 * tokens * (4 * made.inner + 5.5 * made.width + 4 * made.query + made.heads * PROMPT_TOKENS)
+        made, rows = (
+            max((held.sizes for held in policies), key=lambda sizes: sizes.parameters),
+            params.policy.warm_start,
+        )
+        written = params.rollouts.max_new_tokens
+        needed.tokens = min(prompt + written, made.context)
+        tokens = rows.batch * needed.tokens
+        layer = 4.0 * tokens * (4 * made.inner + 5.5 * made.width + 4 * made.query + made.heads * needed.tokens)
         needed.lasting |= {"weights": 4.0 * made.parameters, "optimiser": 8.0 * made.parameters}
-        needed.phases["update"] = {"gradients": 4.0 * made.parameters, "activations": made.depth * layer}
+        needed.lasting["compiled kernels"] = FULL_CACHES * KERNEL * KEPT_KERNELS
+        needed.phases["update"] = {
+            "gradients": 4.0 * made.parameters,
+            "activations": (made.depth + BACKWARD) * layer,
+            "logits of the update": 4.0 * rows.batch * min(written, needed.tokens) * made.vocabulary * TRAINED_COPIES,
+        }
     return needed

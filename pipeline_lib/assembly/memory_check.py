@@ -6,17 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.assembly.memory import GIB, STAGES, Need, longest_prompt, need, policy_names
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import all_memory, free_memory, held_memory
+from pipeline_lib.policies.base import check_base
 from pipeline_lib.policies.model_config import CONFIG
 from pipeline_lib.policies.policy import PolicyError, section_of
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.policy import Policy as PolicySettings
+from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.storage import CorruptFileError
 
 #: Heads, which are not among a model's linear layers: with its weights it is seen whether one of its own is there.
 HEADS = ("lm_head", "embed_out")
+#: Problems by split of which the prompts are seen where none are prepared.
+_SAMPLE = {"train": 48, "validation": 4, "test": 4}
 
 
 def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
@@ -93,12 +98,41 @@ def refusal(
     )
 
 
-def refusal_here(params: Params, folder: Path) -> str:
+def with_type(params: Params, base: Path, measured: bool = False) -> Params:
+    """Return the settings with the type that ``policy.dtype: auto`` stands for, where it is known.
+
+    Args:
+        params: the settings.
+        base: folder of the base policy, which records the type; it may not be there yet.
+        measured: choose it now as the base would, in some seconds, where nothing is recorded.
+    """
+    policy = params.policy
+    if policy.kind != "pretrained" or policy.dtype != "auto":
+        return params
+    chosen = None
+    with contextlib.suppress(PolicyError, CorruptFileError):
+        chosen = check_base(policy, base).get("dtype")
+    if chosen is None and measured and (sizes := known_sizes(policy, policy_names(params))):
+        # It loads torch, see `room`.
+        from pipeline_lib.policies.computing import faster_type
+
+        chosen = faster_type(max(sizes.values(), key=lambda one: one.parameters))
+    return params if chosen is None else _with(params, "policy.dtype", chosen)
+
+
+def _refused(params: Params, base: Path, judge: Callable[[Params], str]) -> str:
+    """Return what ``judge`` says of the settings; where it depends on an unknown type, that is measured."""
+    known = with_type(params, base)
+    return judge(known) and judge(with_type(known, base, measured=True))
+
+
+def refusal_here(params: Params, problems: Path, base: Path) -> str:
     """Return why this machine has not the memory for a run; empty if it has, or if a model's sizes are not known.
 
     Args:
         params: the settings.
-        folder: of the prepared problems, which may not be there yet.
+        problems: folder of the prepared problems, which may not be there yet.
+        base: folder of the base policy, likewise.
     """
     try:
         sizes = known_sizes(params.policy, policy_names(params))
@@ -106,8 +140,9 @@ def refusal_here(params: Params, folder: Path) -> str:
         return str(error)
     if sizes is None:
         return ""
-    prompt = longest_prompt(params, prepared(params, folder), sizes)
-    return refusal(params, STAGES, sizes, prompt, *room(params.policy, now=False), counts_in(params, folder))
+    prompt = longest_prompt(params, prepared(params, problems), sizes)
+    limit, counts = room(params.policy, now=False), counts_in(params, problems)
+    return _refused(params, base, lambda known: refusal(known, STAGES, sizes, prompt, *limit, counts))
 
 
 def prepared(params: Params, folder: Path) -> Sequence[Any]:
@@ -127,13 +162,30 @@ def counts_in(params: Params, folder: Path) -> dict[str, int]:
     return {}
 
 
-def check_memory(params: Params, stage: str, problems: Sequence[Any], counts: Mapping[str, int] | None = None) -> None:
+def sample(params: Params) -> Sequence[Any]:
+    """Return training problems of a source that makes them, or of a file; none where the source is on the hub."""
+    problems = params.problems
+    if isinstance(sizes := getattr(problems, "sizes", None), SplitSizes):
+        few = {split: min(count, getattr(sizes, split)) for split, count in _SAMPLE.items()}
+        problems = problems.model_copy(update={"sizes": SplitSizes(**few)})
+    elif not Path(getattr(problems, "source", "")).is_file():
+        return ()
+    with contextlib.suppress(ValueError, ImportError):
+        found: Sequence[Any] = find(params.environment.kind).make_problems(problems)["train"]
+        return found
+    return ()
+
+
+def check_memory(
+    params: Params, stage: str, problems: Sequence[Any], base: Path, counts: Mapping[str, int] | None = None
+) -> None:
     """Check that a stage fits into the memory that is free, before anything is loaded.
 
     Args:
         params: the settings.
         stage: as `need`.
         problems: that the team acts on; none if they are not known.
+        base: folder of the base policy, which may not be there yet.
         counts: as `need`.
 
     Raises:
@@ -143,7 +195,8 @@ def check_memory(params: Params, stage: str, problems: Sequence[Any], counts: Ma
     if sizes is None:
         return
     prompt = longest_prompt(params, problems, sizes)
-    if text := refusal(params, [stage], sizes, prompt, *room(params.policy, now=True), counts):
+    limit = room(params.policy, now=True)
+    if text := _refused(params, base, lambda known: refusal(known, [stage], sizes, prompt, *limit, counts)):
         raise SettingsError(text)
 
 

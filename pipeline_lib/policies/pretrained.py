@@ -17,13 +17,23 @@ import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.pytorch_utils import Conv1D
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.policies.model_config import NAMED, needs_conversion
 from pipeline_lib.policies.model_files import Progress, local_folder, source_digest
 from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.weight_files import converted_weights
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy, PretrainedPolicy
@@ -40,14 +50,20 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
     Raises:
         PolicyError: it does not exist, is not a causal language model, or does not support this attention.
     """
+    folder, attention_of = local_folder(path), None if attention == "auto" else attention
+    asked: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of}
     with _loading_errors(path):
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            local_folder(path),
-            revision=revision,
-            dtype=dtype,
-            attn_implementation=None if attention == "auto" else attention,
-            use_safetensors=True,
-        )
+        config = AutoConfig.from_pretrained(folder, revision=revision)
+        known: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        weights = converted_weights(Path(folder), dtype) if isinstance(known, type) else None
+        model: PreTrainedModel
+        if weights is None:
+            model = AutoModelForCausalLM.from_pretrained(folder, revision=revision, use_safetensors=True, **asked)
+            return model
+        model = known.from_pretrained(None, config=config, state_dict=weights, **asked)
+        model.config.name_or_path = model.name_or_path = folder
+        if (Path(folder) / GENERATION_CONFIG_NAME).is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder)
         return model
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pipeline_lib.assembly.memory_check import missing_files, refusal_here
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings import Params, SettingsError
-from tasks.experiment.arms import PROBLEMS, check_seeds
+from tasks.experiment.arms import BASE, PROBLEMS, check_seeds
 
 
 def check_run(params: Params) -> None:
@@ -59,7 +59,7 @@ def _reasons(params: Params) -> Iterator[str]:
     ):
         if wanted and importlib.util.find_spec("ray") is None:
             yield f"{name}: Ray is not installed: pip install 'symposium[ray]'"
-    if text := refusal_here(params, PROBLEMS):
+    if text := refusal_here(params, PROBLEMS, BASE):
         yield text
     yield from missing_files(policy)
     yield from _of_own_reward(params)

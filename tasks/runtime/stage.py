@@ -31,7 +31,16 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.tracker import Status
-from tasks.experiment.arms import PROBLEMS, TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
+from tasks.experiment.arms import (
+    BASE,
+    PROBLEMS,
+    TEAM,
+    compute_file,
+    seeds_of,
+    sweep_folder,
+    trained_folder,
+    training_file,
+)
 from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, settings_of, whole, work_digest
@@ -103,7 +112,7 @@ def stage(
     """
     everything = whole(params)
     if (kind := name.partition(" ")[0]) in STAGES:
-        check_memory(everything, kind, prepared(everything, PROBLEMS), counts_in(everything, PROBLEMS))
+        check_memory(everything, kind, prepared(everything, PROBLEMS), BASE, counts_in(everything, PROBLEMS))
     settings = everything.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
     run_of_all = run_name(settings)

@@ -288,7 +288,7 @@ def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
 #: What is imported by modules of `RUNTIME`: the check of the memory, the progress of sampling, the record of the run.
 BY_RUNTIME = (
     *(f"pipeline_lib.{name}" for name in ("memory", "processor", "sampling_progress")),
-    *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy")),
+    *(f"pipeline_lib.policies.{name}" for name in ("agents", "base", "model_config", "policy")),
     *(f"tasks.experiment.{name}" for name in ("result_text",)),
 )
 

@@ -1,0 +1,99 @@
+"""Weights that are read in another type than the file's: the same as transformers reads, in less memory."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    GPT2Config,
+    LlamaConfig,
+    MixtralConfig,
+    PreTrainedConfig,
+    Qwen2MoeConfig,
+)
+
+from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.pretrained import load_model
+from pipeline_lib.policies.weight_files import converted_weights
+
+SMALL: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}
+FEED_FORWARD = SMALL | {"intermediate_size": 96}
+CONFIGS: list[PreTrainedConfig] = [
+    LlamaConfig(**FEED_FORWARD, eos_token_id=[3, 5]),
+    LlamaConfig(**FEED_FORWARD, tie_word_embeddings=True),
+    GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=512),
+    BloomConfig(hidden_size=64, n_layer=2, n_head=4, vocab_size=512),
+    MixtralConfig(**FEED_FORWARD, num_local_experts=4),  # whose experts' matrices transformers joins
+    Qwen2MoeConfig(**FEED_FORWARD, moe_intermediate_size=48, shared_expert_intermediate_size=48, num_experts=4),
+]
+
+
+@pytest.fixture(params=CONFIGS, ids=lambda config: config.model_type)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(request.param).save_pretrained(tmp_path, max_shard_size="100KB")
+    return tmp_path
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bfloat16", "float32"])
+def test_a_model_is_the_one_that_transformers_loads(folder: Path, dtype: torch.dtype) -> None:
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    assert (converted_weights(folder, dtype) is None) == (dtype == torch.float32)
+    own = load_model(str(folder), "main", dtype, "auto")
+    other = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    weights, expected = own.state_dict(), other.state_dict()
+    assert list(weights) == list(expected) and type(own) is type(other)
+    assert all(value.dtype == dtype and torch.equal(value, expected[name]) for name, value in weights.items())
+    assert own.config.to_dict() == other.config.to_dict() and own.name_or_path == other.name_or_path
+    assert own.generation_config.to_dict() == other.generation_config.to_dict()
+    assert sum(1 for _ in own.parameters()) == sum(1 for _ in other.parameters()), "ties are kept"
+
+
+def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(CONFIGS[0]).save_pretrained(tmp_path, max_shard_size="100KB")
+    names = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    whole = (tmp_path / names[1]).read_bytes()
+    for content in (whole[:-9], b"", None):
+        (tmp_path / names[1]).unlink()
+        if content is not None:
+            (tmp_path / names[1]).write_bytes(content)
+        with pytest.raises(PolicyError, match=r"policy\.models"):
+            load_model(str(tmp_path), "main", torch.bfloat16, "auto")
+        (tmp_path / names[1]).write_bytes(whole)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}}))
+    with pytest.raises(PolicyError, match=r"policy\.models"):
+        load_model(str(tmp_path), "main", torch.bfloat16, "auto")
+
+
+MEASURED = """
+import re, sys
+from pathlib import Path
+import torch
+from pipeline_lib.policies import pretrained, weight_files
+
+def most():
+    return int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) >> 10
+
+weight_files._PART = 16 * 2**20
+before = most()
+model = pretrained.load_model(sys.argv[1], "main", torch.bfloat16, "auto")
+print(most() - before, sum(p.numel() for p in model.parameters()) * 2 >> 20)
+"""
+
+
+def test_a_model_in_bfloat16_is_held_once_while_it_is_loaded(tmp_path: Path) -> None:
+    """With transformers alone it takes 3.2 times its own size: the whole file is mapped."""
+    config = LlamaConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=3, vocab_size=16_000)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(tmp_path)], check=True, capture_output=True, text=True
+    ).stdout
+    grown, size = map(int, done.split())
+    assert size > 150 and grown < 1.5 * size
