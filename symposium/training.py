@@ -63,7 +63,7 @@ def audit(subject: Any, problems: Any = None, **options: Any) -> Audit:
     path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
     if not path.exists():
         setup = setup_of(experiment)
-        check_memory(params, "audit", experiment.problems("train"))
+        check_memory(params, "audit", experiment.problems("train"), setup.base)
         with progress("audit") as report:
             result = audit_team(setup, report)
         storage.write_json(path, result.to_json())
@@ -100,7 +100,7 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
     planned = planned_steps(params.train)
     if not set(planned) <= set(steps_in(folder)):
         setup, steps = setup_of(experiment), params.train.steps
-        check_memory(params, "train", experiment.problems("train"))
+        check_memory(params, "train", experiment.problems("train"), setup.base)
         with progress(f"training, seed {seed}") as report:
 
             def on_step(step: int, metrics: dict[str, float]) -> None:

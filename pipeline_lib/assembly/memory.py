@@ -22,7 +22,8 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   the system (`HELD_AT_MOST`); for adapters on an architecture of the fast decoder the shapes are those of
   `pipeline_lib.training.fused_layers`;
 * critic: what the hidden states of `CRITIC_TOKENS` tokens take in one layer, or of fewer if texts have fewer;
-* kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`);
+* kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`); where a small model is
+  trained, they fill torch's cache as well (`FULL_CACHES`);
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
 
@@ -55,7 +56,7 @@ from pipeline_lib.memory import (
     SOFTMAX_PARTS,
     WARM_START_TOKENS,
 )
-from pipeline_lib.policies.model_config import needs_conversion
+from pipeline_lib.policies.model_config import converted_already, needs_conversion
 from pipeline_lib.policies.policy import is_frozen, section_of
 from pipeline_lib.policies.sizes import Sizes
 from pipeline_lib.settings import Params
@@ -496,7 +497,7 @@ def _imitation(policy: PretrainedPolicy, needed: Need, sizes: Sizes, prompt: int
 def _warm_start(params: Params, needed: Need, policies: Sequence[_Held], prompt: int, on_gpu: bool) -> Need:
     """Return what the warm start needs; of a pretrained model, a GGUF file is converted before it is loaded."""
     if params.policy.kind == "pretrained":
-        converted = any(needs_conversion(model) for model in params.policy.models)
+        converted = any(needs_conversion(model) and not converted_already(model) for model in params.policy.models)
         largest = max((held.sizes.parameters for held in policies), default=0)
         needed.phases["conversion"] = {"weights": CONVERTED * largest * converted}
         if params.policy.warm_start is not None and policies:

@@ -5,6 +5,7 @@ No library for models is loaded here, so a check before a run is fast.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.storage import read_json
+from pipeline_lib.storage import CorruptFileError, read_json
 
 SUFFIX = ".gguf"
 CONFIG = "config.json"
@@ -67,6 +68,10 @@ NAMED = {
 _HUB_ID = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b", re.ASCII)
 
 
+#: Written last into the folder of a converted model.
+ORIGIN_FILE = "origin.json"
+
+
 def models_folder() -> Path:
     """Return the folder of fetched and converted models: ``models`` in ``SYMPOSIUM_HOME``, else in ``.symposium``."""
     return Path(os.environ.get("SYMPOSIUM_HOME") or ".symposium", "models")
@@ -75,6 +80,23 @@ def models_folder() -> Path:
 def needs_conversion(model: str) -> bool:
     """Return whether an entry of ``policy.models`` is a GGUF file, or a named model without a folder of that name."""
     return model.endswith(SUFFIX) or (model in NAMED and not Path(model).is_dir())
+
+
+def converted_already(model: str) -> Path | None:
+    """Return the folder that seems to be made of an entry for which `needs_conversion` holds; None if there is none.
+
+    It was made of an entry of this name, whose file is not younger: its digest, which decides, is not computed.
+    """
+    file = models_folder() / NAMED[model].file if model in NAMED else Path(model)
+    if not (model in NAMED or file.is_file()):
+        return None
+    made = {}
+    for path in models_folder().glob(f"{file.stem}-*/{ORIGIN_FILE}"):
+        with contextlib.suppress(CorruptFileError, KeyError, TypeError):
+            if read_json(path)["origin"] == model:
+                made[path.stat().st_mtime] = path.parent
+    latest = max(made, default=0.0)
+    return made[latest] if made and (not file.is_file() or file.stat().st_mtime <= latest) else None
 
 
 def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any] | None:
@@ -92,7 +114,9 @@ def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any
     if model in NAMED and needs_conversion(model):
         return dict(NAMED[model].config)
     if needs_conversion(model):
-        return _config_in(Path(model)) or None
+        # The head of a file, with all words of its vocabulary, takes seconds and hundreds of megabytes.
+        made = converted_already(model)
+        return dict(read_json(made / CONFIG)) if made else _config_in(Path(model)) or None
     if model and Path(model).is_dir():
         return dict(read_json(Path(model, CONFIG))) if Path(model, CONFIG).is_file() else None
     if not _HUB_ID.fullmatch(model):

