@@ -330,8 +330,8 @@ def problems(data: ReportData) -> Figure | None:
     info, table = data.info, series.problems(data)
     if not table.rows:
         return None
-    better = sum(row[3] > 1e-9 for row in table.rows)
-    worse = sum(row[3] < -1e-9 for row in table.rows)
+    better = sum(row[3] > 0 for row in table.rows)
+    worse = sum(row[3] < 0 for row in table.rows)
 
     def paint(canvas: Canvas, narrow: bool) -> None:
         axes = canvas.subplots()

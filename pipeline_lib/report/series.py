@@ -90,7 +90,8 @@ def effects(comparisons: Mapping[str, Mapping[str, Any]]) -> Table:
 def problems(data: ReportData) -> Table:
     """Primary metric of every test problem before and after, in order of the base's."""
     rows = [
-        [name, values["base"], values["selected"], values["selected"] - values["base"]]
+        # Means over episodes in another order differ by rounding.
+        [name, values["base"], values["selected"], round(values["selected"] - values["base"], 9)]
         for name, values in data.verdict["problems"].items()
         if "base" in values and "selected" in values
     ]

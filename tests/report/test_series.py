@@ -3,6 +3,8 @@ import dataclasses
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,12 @@ def test_problems_effects_and_headline_agree(folder: Path) -> None:
     assert float(rows(folder, "effects")[0]["difference"]) == pytest.approx(headline["difference"])
     assert headline["low"] < headline["difference"] < headline["high"]
     assert headline["verdict"] == "IMPROVED"
+
+
+def test_a_problem_that_differs_by_rounding_is_unchanged() -> None:
+    problems = {"same": {"base": 0.1 + 0.2, "selected": 0.3}, "better": {"base": 0.0, "selected": 0.5}}
+    data: Any = SimpleNamespace(verdict={"problems": problems})
+    assert {row[0]: row[3] for row in series.problems(data).rows} == {"same": 0.0, "better": 0.5}
 
 
 def test_terms_add_up_to_the_reward(folder: Path) -> None:
