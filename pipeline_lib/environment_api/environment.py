@@ -117,6 +117,18 @@ def refuse_outside(what: str, reward: float, terms: Mapping[str, float], bounds:
         )
 
 
+def why_unusable(low: float, high: float) -> str:
+    """Return why rewards between these bounds cannot be learned from; empty if they can.
+
+    They are not finite or too great to compute with, or no two rewards differ by enough.
+    """
+    if not -LARGEST <= low <= high <= LARGEST:
+        return f"needs two numbers from {-LARGEST:g} to {LARGEST:g}, the least first"
+    if 0 < high - low <= EQUAL * max(1.0, abs(low), abs(high)):
+        return f"leaves no difference that counts: up to {EQUAL:g} (relative, if rewards are above 1) is rounding"
+    return ""
+
+
 class Environment(ABC, Generic[P, S]):
     """A cooperative task for a team."""
 
@@ -147,19 +159,14 @@ class Environment(ABC, Generic[P, S]):
         """Check that rewards within `reward_bounds` can be learned from.
 
         Raises:
-            RewardError: they are not finite or too great to compute with, or no two rewards differ by enough.
+            RewardError: they cannot (`why_unusable`).
         """
         low, high = self.reward_bounds
-        if not -LARGEST <= low <= high <= LARGEST:
-            why = f"needs two numbers from {-LARGEST:g} to {LARGEST:g}, the least first"
-        elif 0 < high - low <= EQUAL * max(1.0, abs(low), abs(high)):
-            why = f"leaves no difference that counts: up to {EQUAL:g} (relative, if rewards are above 1) is rounding"
-        else:
-            return
-        raise RewardError(
-            f"reward_bounds of the environment {type(self).__name__} are {low:g} to {high:g}; training {why}. Scale "
-            "the reward, and correct its bounds"
-        )
+        if why := why_unusable(low, high):
+            raise RewardError(
+                f"reward_bounds of the environment {type(self).__name__} are {low:g} to {high:g}; training {why}. "
+                "Scale the reward, and correct its bounds"
+            )
 
     @staticmethod
     def refuse_unusable_metrics(outcomes: Sequence[Outcome[S]]) -> None:

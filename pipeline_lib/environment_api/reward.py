@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import ConfigDict, ValidationError, create_model
 
-from pipeline_lib.environment_api.environment import RewardError
+from pipeline_lib.environment_api.environment import RewardError, why_unusable
 from pipeline_lib.environment_api.registry import import_by_name
 
 F = TypeVar("F")  # what the terms are computed from
@@ -50,7 +51,12 @@ def is_enough(reward: float, bounds: tuple[float, float], share: float) -> bool:
     return reward >= min(share * bounds[1], bounds[1]) - 1e-9
 
 
-def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None = None) -> R:
+def custom_reward(
+    settings: Any,
+    base: type[R],
+    given: Mapping[str, Any] | None = None,
+    shape: Callable[[Any], tuple[int, ...]] = lambda facts: (),
+) -> R:
     """Create a reward of the user's own class.
 
     Args:
@@ -58,14 +64,15 @@ def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None 
             ``options``, the settings of the class by name.
         base: the class it must be a subclass of.
         given: values that the environment passes to every constructor with a parameter of that name.
+        shape: returns the shape of each term of some facts; by default that of a number.
 
     Returns:
-        The reward.  Its `terms` raises RewardError, with the name of the class, for whatever the class raises and for
-        terms that are no numbers or have other names than before.
+        The reward.  Its `terms` raises RewardError, with the name of the class and a place in its source, for whatever
+        the class raises, for terms that are no finite numbers, and for names that are no texts or not those of before.
 
     Raises:
         ValueError: the module or class does not exist, is not a subclass of ``base``, rejects these settings, or has
-            bounds that are no interval.
+            bounds that are no interval, or cannot be learned with (`why_unusable`).
     """
     path, options = settings.path, settings.options
     expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
@@ -92,19 +99,33 @@ def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None 
         ) from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"environment.reward: cannot make {path} with options {dict(options)}: {error}") from error
-    bounds = getattr(made, "bounds", (0.0, 0.0))
-    if not (isinstance(bounds, tuple) and len(bounds) == 2 and bounds[0] < bounds[1]):
+    bounds: Any = getattr(made, "bounds", None)
+    pair = isinstance(bounds, tuple) and len(bounds) == 2
+    if not (
+        pair
+        and all(isinstance(end, int | float | np.integer | np.floating) for end in bounds)
+        and bounds[0] < bounds[1]
+    ):
         raise ValueError(
-            f"environment.reward.path: {path} must set its attribute 'bounds' to the least and the greatest "
+            f"environment.reward.path: {path} must set its attribute 'bounds' to a tuple of the least and the greatest "
             f"sum of its terms, got {bounds}"
         )
-    object.__setattr__(made, "terms", _checked(made.terms, path))  # also if the class is a frozen dataclass
+    if why := why_unusable(*bounds):
+        raise ValueError(
+            f"environment.reward.path: {path} has the bounds {bounds[0]:g} to {bounds[1]:g}; training {why}. Scale the "
+            "reward, and correct its bounds"
+        )
+    object.__setattr__(made, "terms", _checked(made.terms, path, shape))  # also if the class is a frozen dataclass
     return made
 
 
-def _checked(terms: Callable[[F], dict[str, V]], path: str) -> Callable[[F], dict[str, V]]:
+def _checked(
+    terms: Callable[[F], dict[str, V]], path: str, shape: Callable[[F], tuple[int, ...]]
+) -> Callable[[F], dict[str, V]]:
     """Return ``terms`` of a user's own class, with errors that name the class."""
     names: set[str] = set()  # of the first call
+    code = getattr(inspect.unwrap(terms), "__code__", None)  # a class may have made it of something else
+    place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
 
     @functools.wraps(terms)
     def checked(facts: F) -> dict[str, V]:
@@ -118,23 +139,57 @@ def _checked(terms: Callable[[F], dict[str, V]], path: str) -> Callable[[F], dic
             ) from error
         if not isinstance(found, Mapping) or not found:
             raise RewardError(
-                f"environment.reward.path: terms() of {path} returned {found!r}; it must return every term by name"
+                f"environment.reward.path: terms() of {path} returned {found!r}{place}; it must return every term by "
+                "name"
             )
+        wanted = shape(facts)
         for name, value in found.items():
-            if not np.issubdtype(np.asarray(value).dtype, np.number) and not isinstance(value, bool | np.bool_):
+            if not isinstance(name, str):
                 raise RewardError(
-                    f"environment.reward.path: {path} returned {value!r} for its term {name!r}; a term is a number, "
-                    "0 where nothing is earned"
+                    f"environment.reward.path: {path} returned a term with the name {name!r}, value {value!r}{place}; "
+                    f"the name of a term is a text, such as {str(name)!r}"
                 )
+            if _counts(value, wanted):
+                continue
+            what = f"an array of {wanted[0]} finite numbers, one for each episode" if wanted else "one finite number"
+            raise RewardError(
+                f"environment.reward.path: {path} returned {_shown(value, wanted)} for its term {name!r}{place}; a "
+                f"term is {what}, 0 where nothing is earned"
+            )
         names.update(names or found)
         if names != set(found):
             raise RewardError(
                 f"environment.reward.path: {path} returned the terms {', '.join(found)}, and before "
-                f"{', '.join(sorted(names))}; return all of them every time, those that are 0 included"
+                f"{', '.join(sorted(names))}{place}; return all of them every time, those that are 0 included"
             )
         return found
 
     return checked
+
+
+def _counts(value: Any, shape: tuple[int, ...]) -> bool:
+    """Return whether a term is a finite number or, if its shape is not that of a number, an array of such."""
+    if not shape and isinstance(value, bool | np.bool_):
+        return True
+    return _numbers(value, shape) is not None and bool(np.isfinite(value).all())
+
+
+def _numbers(value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
+    """Return a term of real numbers as an array; None if it is something else, or has another shape."""
+    try:
+        numbers = np.asarray(value)
+    except Exception:  # whatever a class of somebody else raises if it is asked for its numbers
+        return None
+    real = numbers.dtype.kind in "iuf" and numbers.shape == shape
+    return numbers if real and (not shape or isinstance(value, np.ndarray)) else None
+
+
+def _shown(value: Any, shape: tuple[int, ...]) -> str:
+    """Return what is wrong with a term in a line: the first number that is not finite, or the value."""
+    if (numbers := _numbers(value, shape)) is not None:
+        return f"{numbers[~np.isfinite(numbers)][0]}"
+    with np.printoptions(threshold=8, edgeitems=3):
+        return " ".join(repr(value).split())[:200]
 
 
 def _parameters(cls: type) -> dict[str, tuple[Any, Any]]:

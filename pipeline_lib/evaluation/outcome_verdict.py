@@ -23,7 +23,7 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import GREATEST, Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
 from pipeline_lib.evaluation.outcome_files import Columns, outcomes_of, read_outcomes
-from pipeline_lib.evaluation.outcomes import OutcomesError, arrange, complete, describe_values
+from pipeline_lib.evaluation.outcomes import OutcomesError, arrange, complete, describe_values, exact
 from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes, is_sealed
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
@@ -136,13 +136,10 @@ def judge_outcomes(
     ``only_common``, outcomes without a row are left out with their partners, else they are lost ones (`complete`).
 
     Raises:
-        OutcomesError: a system has no value at all.
+        OutcomesError: there is one system only.
     """
     if len(tables) < 2:
         raise OutcomesError(f"there is one system only, {baseline!r}; a comparison needs two")
-    for name, table in tables.items():
-        if np.isnan(table.values).all():
-            raise OutcomesError(f"{name!r} has no value at all: every one is missing or not a number")
     measured, absent = {}, list[str]()
     for name in tables:
         if name != baseline:
@@ -308,6 +305,11 @@ def verdict_on(
     wanted = {*(asked.systems or present), baseline}
     for name in (baseline, *wanted):
         _check_system(name, present)
+    if wanted == {baseline} and len(present) > 1:
+        raise OutcomesError(
+            f"--systems names {baseline!r} only, which is the baseline; name another system: there are "
+            f"{', '.join(present)}"
+        )
     outcomes = [one for one in outcomes if one.system in wanted]
     info = describe_values(metric, outcomes, _checked_range(asked.metric_range))
     tables, doubts = arrange(outcomes)
@@ -373,7 +375,7 @@ def _settings(asked: Asked, info: Metric) -> VerdictSettings:
 
 def _checked_range(ends: tuple[float, float] | None) -> tuple[float, float] | None:
     if ends is not None and not ends[0] < ends[1]:
-        raise OutcomesError(f"--metric-range: {ends[0]:g} is not less than {ends[1]:g}")
+        raise OutcomesError(f"--metric-range: {exact(ends[0])} is not less than {exact(ends[1])}")
     if ends is not None and max(map(abs, ends)) > GREATEST:
         raise OutcomesError(
             f"--metric-range: {ends[0]:g} to {ends[1]:g} is too large to compute with; use another unit, or "

@@ -48,15 +48,28 @@ def describe_values(name: str, outcomes: Iterable[Outcome], given: tuple[float, 
     low, high = given
     for one in outcomes:
         if one.value is not None and not low <= one.value <= high:
-            raise OutcomesError(f"{one.place}: {name!r} is {one.value:g}, outside the range {low:g} to {high:g}")
+            raise OutcomesError(
+                f"{one.place}: {name!r} is {exact(one.value)}, outside the range {exact(low)} to {exact(high)}"
+            )
     return Metric(name, share=given == (0.0, 1.0), low=low, high=high)
+
+
+def exact(number: float) -> str:
+    """Return a number with all digits that tell it from others.
+
+    Examples:
+        >>> exact(1.0000001), exact(1.0)
+        ('1.0000001', '1')
+    """
+    return repr(float(number)).removesuffix(".0")
 
 
 def arrange(outcomes: Sequence[Outcome]) -> tuple[dict[str, Table], list[str]]:
     """Return the tables of all systems, in the order of the rows, and what the rows do not support, a sentence each.
 
     Raises:
-        OutcomesError: no rows, a problem in two families, or samples or seeds that only some rows have.
+        OutcomesError: no rows, a problem in two families, samples or seeds that only some rows have, or a system
+            without any value that counts.
     """
     if not outcomes:
         raise OutcomesError("there are no outcomes")
@@ -129,6 +142,7 @@ def _table(
             f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples, in the "
             "order of the rows; a row that was written twice would count twice"
         )
+    of_rows: list[str] = []
     repeated = [same for same in cells.values() if len(same) > 1]
     for differ, then in (
         (False, "the same value, for example {}, and counts once"),
@@ -138,14 +152,18 @@ def _table(
             who = "1 outcome" if len(several) == 1 else f"each of {len(several)} outcomes"
             first, second = several[0][:2]
             example = f"problem {first.problem!r} in {first.place} and {second.place}"
-            notes.append(f"{who} of {name} occurs more than once with {then.format(example)}")
+            of_rows.append(f"{who} of {name} occurs more than once with {then.format(example)}")
     if missing := [same[0] for same in cells.values() if all(one.value is None for one in same)]:
         number = f"1 value of {name} is" if len(missing) == 1 else f"{len(missing)} values of {name} are"
-        notes.append(f"{number} missing or not a number, for example in {missing[0].place}")
+        of_rows.append(f"{number} missing or not a number, for example in {missing[0].place}")
+    notes += of_rows
     episodes: dict[int | None, list[EpisodeRecord]] = defaultdict(list)
     for (seed, problem, sample), same in cells.items():
         value = same[0].value if len({one.value for one in same}) == 1 else None
         episodes[seed].append(EpisodeRecord(problem, families[problem], sample, value, 1, {}, {}, 0))
+    if all(record.reward is None for records in episodes.values() for record in records):
+        apart = ". Keep one row of each, or name a column that tells them apart (--sample, --seed)" if repeated else ""
+        raise OutcomesError(f"{name!r} has no value that counts: {'; '.join(of_rows)}{apart}")
     trained = {seed: records for seed, records in episodes.items() if seed is not None}
     return tabulate(trained or episodes[None], "reward", name)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.runtime import make_reward
 from pipeline_lib.environments.philosophers.scenarios import dpbench
@@ -41,6 +42,26 @@ class Meals(Reward):
 def test_a_reward_of_ones_own_is_a_class_with_named_terms():
     reward = make_reward(CustomReward(path=f"{__name__}:Meals", options={"each": 2.0}))
     assert earned(reward, "parity") == 44.0
+
+
+class Once(Reward):
+    """Returns one number for all episodes, or one that is not finite."""
+
+    bounds = (0.0, 1.0)
+
+    def __init__(self, finite: bool) -> None:
+        self.finite = finite
+
+    def terms(self, summary):
+        return {"share": summary.share.mean() if self.finite else np.where(summary.share > 0, np.nan, 0.0)}
+
+
+@pytest.mark.parametrize(("finite", "value"), [(True, r"np\.float64\(0\.75.*\)"), (False, "nan")])
+def test_a_term_has_a_finite_number_for_each_episode(finite, value):
+    reward = make_reward(CustomReward(path=f"{__name__}:Once", options={"finite": finite}))
+    said = rf"returned {value} for its term 'share' .*a term is an array of 4 finite numbers, one for each episode"
+    with pytest.raises(RewardError, match=said):
+        earned(reward, "parity", episodes=4)
 
 
 @pytest.mark.parametrize(

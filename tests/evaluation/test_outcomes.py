@@ -491,7 +491,28 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
         "line 3: problem 'p' is of family 'g'",
     ),
     ("one system", "o.csv", "problem,system,value\np,a,1\n", {}, "there is one system only, 'a'"),
-    ("no value", "o.csv", "problem,system,value\np,a,1\np,b,\n", {}, "'b' has no value at all"),
+    (
+        "no value",
+        "o.csv",
+        "problem,system,value\np,a,1\np,b,\n",
+        {},
+        "'b' has no value that counts: 1 value of b is missing",
+    ),
+    (
+        "rows that contradict each other",
+        "o.csv",
+        "problem,system,value,sample\np,a,1,1\np,b,1,1\np,b,0,1\n",
+        {},
+        "'b' has no value that counts: 1 outcome of b occurs more than once with different values, .* Keep one row of",
+    ),
+    (
+        "a value close to the range",
+        "o.csv",
+        "problem,system,value\np,a,1.0000001\np,b,1\n",
+        {"metric_range": (0.0, 1.0)},
+        "line 2: 'value' is 1.0000001, outside the range 0 to 1",
+    ),
+    ("no other system", "o.csv", TABLE, {"systems": ["a"]}, "--systems names 'a' only, .*: there are a, b"),
     ("the baseline", "o.csv", TABLE, {"baseline": "c"}, "no outcomes of a system 'c'; there are: a, b"),
 ]
 

@@ -330,7 +330,7 @@ def make_reward(settings: MealsReward) -> Reward:
         return SoundReward(settings.deadlock, settings.invalid)
     if settings.kind == "terms":
         return SumReward(settings.weights, settings.clip)
-    return custom_reward(settings, Reward)  # type: ignore[type-abstract]
+    return custom_reward(settings, Reward, shape=lambda summary: summary.horizon.shape)  # type: ignore[type-abstract]
 
 
 def _consistency(state: State) -> dict[str, float]:
