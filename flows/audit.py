@@ -1,8 +1,9 @@
 """Stage ``audit``: test whether the best policy under the reward does the task. ``python -m flows.audit``."""
 
 from pipeline_lib import storage
-from pipeline_lib.assembly.auditing import audit_team
+from pipeline_lib.assembly.auditing import BASE_PLAY, audit_team
 from pipeline_lib.audit.result import Status
+from pipeline_lib.environment_api.registry import find
 from tasks.experiment.arms import RESULTS, TEAM
 from tasks.experiment.setups import setup_of
 from tasks.runtime.stage import RefusedError, StageRun, run_stage
@@ -14,6 +15,7 @@ def audit_reward(run: StageRun) -> None:
     Raises:
         RefusedError: the reward failed, and ``audit.override`` gives no reason to train on it anyway.
     """
+    run.progress.expect_parts((BASE_PLAY, *find(run.params.environment.kind).audit().parts))
     result = audit_team(setup_of(run.params, TEAM), run.progress)
     content = {key: value for key, value in result.to_json().items() if key != "seconds"}
     storage.write_json(RESULTS / "audit.json", content)

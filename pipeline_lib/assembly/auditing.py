@@ -17,6 +17,9 @@ from pipeline_lib.policies.computing import right_threads
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.protocols import Decentralised
 
+#: What playing the base policy takes beside the parts of an examiner (`Examiner.parts`), for the progress.
+BASE_PLAY = 1.0
+
 
 def audit_team(setup: Setup, progress: Progress | None = None) -> AuditResult:
     """Audit the reward of an environment, from the base policy on; the first ``audit.problems`` are tried.

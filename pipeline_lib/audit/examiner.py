@@ -278,6 +278,9 @@ def _useful(found: Mapping[tuple[str, ...], Rung], base: str, least: float) -> l
 #: Called as ``progress(done, total, text)``.
 Progress = Callable[[int, int, str], None]
 
+#: Called as ``watch(played, episodes)``.
+Watch = Callable[[int, int], None]
+
 #: Joint actions of scripted teams: by name, the role (``degenerate``, ``working`` or ``other``) and a text per agent.
 Teams = Mapping[str, tuple[str, Sequence[str]]]
 
@@ -288,6 +291,8 @@ class Examiner(ABC):
     wanted: ClassVar[str]  #: the metric that the reward should increase
     words: ClassVar[str]  #: that metric in words
     idle: ClassVar[tuple[str, ...]] = ()  #: metrics that measure doing nothing
+    #: What the parts of `examine` take relative to each other; the progress of each begins at 0.
+    parts: ClassVar[tuple[float, ...]] = (1.0,)
 
     def watched(self, environment: Any, problems: Sequence[Any]) -> Environment[Any, Any]:
         """Return the environment for the base policy: ``environment``, or a wrapper that records its episodes."""
@@ -303,8 +308,11 @@ class Examiner(ABC):
 class ScriptedExaminer(Examiner):
     """Plays scripted teams, which write the same in every turn, and checks the order of their rewards."""
 
+    parts: ClassVar[tuple[float, ...]] = (1.0, 2.0)  # scripted teams, and edits of them
     turns: ClassVar[int | None] = None  #: maximum number of turns; None plays episodes to the end
     edited_on: ClassVar[int] = PROBLEMS  #: problems on which edits are played
+    #: Episodes that are played between two reports of the progress; None: all at once, whatever they take.
+    at_once: ClassVar[int | None] = 64
 
     @abstractmethod
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
@@ -314,13 +322,16 @@ class ScriptedExaminer(Examiner):
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
         """Play every team on every problem, then edits of some of them."""
-        played = ScriptedPlay(environment, problems, self.teams, self.turns)
-        progress(len(played.names), len(played.names), "scripted teams")
+
+        def watch(done: int, episodes: int) -> None:
+            progress(done, episodes, "scripted teams")
+
+        played = ScriptedPlay(environment, problems, self.teams, self.turns, self.at_once, watch)
         rungs = played.rungs(self.wanted)
         checks = [bounded(played.rewards, played.bounds)]
         if not rungs or checks[0].numbers == {}:  # nothing can be compared with what is no number
             return rungs, checks + played.lost()
-        edited, again = self._edited(environment, problems, rungs)
+        edited, again = self._edited(environment, problems, rungs, progress)
         progress(len(edited), len(edited), "edits of scripted teams")
         checks[0] = bounded([*played.rewards, *(team.rung.reward for team in edited)], played.bounds)
         counted = self.least([*rungs, *(team.rung for team in edited)]), environment.reward_bounds[1]
@@ -329,7 +340,7 @@ class ScriptedExaminer(Examiner):
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
 
     def _edited(
-        self, environment: Any, problems: Sequence[Any], rungs: Sequence[Rung]
+        self, environment: Any, problems: Sequence[Any], rungs: Sequence[Rung], progress: Progress
     ) -> tuple[list[Edited], list[Rung]]:
         """Return edited teams, and the best working one played again after the search."""
         chosen: list[Any] = []
@@ -343,14 +354,22 @@ class ScriptedExaminer(Examiner):
             return [], []
         names = [name for name in teams[0] if all(name in own for own in teams)]
         texts = {name: (teams[0][name][0], [own[name][1] for own in teams]) for name in names}
+        before = 0  # teams of earlier batches
 
         def play(wanted: Texts) -> list[Rung]:
+            nonlocal before
+            earlier, before = before, before + len(wanted)
+
+            def watch(done: int, episodes: int) -> None:
+                # One team more, because the best one is played again after the last batch.
+                progress(earlier + done * len(wanted) // max(1, episodes), before + 1, "edits of scripted teams")
+
             asked = iter(
                 {name: (role, actions[place]) for name, (role, actions) in wanted.items()}
                 for place in range(len(chosen))
             )
-            rungs = ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns).rungs(self.wanted)
-            return [self.judged(rung, wanted[rung.name][1], chosen) for rung in rungs]
+            played = ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns, self.at_once, watch)
+            return [self.judged(rung, wanted[rung.name][1], chosen) for rung in played.rungs(self.wanted)]
 
         edited = search_edits(play, texts, rungs, words_of(environment.paid_by))
         best = max((rung for rung in rungs if rung.role == "working"), key=lambda rung: rung.reward).name
@@ -372,6 +391,14 @@ class ScriptedExaminer(Examiner):
 class ScriptedPlay:
     """Episodes of scripted teams on some problems.
 
+    Args:
+        environment: in which they are played.
+        problems: on which each team plays one episode.
+        teams: returns the teams on a problem; the next problem is given, too (`ScriptedExaminer.teams`).
+        max_turns: the most turns of an episode; None: it is played to its end.
+        at_once: episodes that the environment is given at once; None: all.
+        watch: called after each of these parts, with the number of episodes played and of all.
+
     Attributes:
         names: team of every episode.
         problems: problem of every episode.
@@ -385,6 +412,8 @@ class ScriptedPlay:
         problems: Sequence[Any],
         teams: Callable[[Any, Any, Any], Teams],
         max_turns: int | None,
+        at_once: int | None = None,
+        watch: Watch = lambda played, episodes: None,
     ) -> None:
         self.names: list[str] = []
         self.problems: list[Any] = []
@@ -397,9 +426,12 @@ class ScriptedPlay:
                 self.names.append(name)
                 self.problems.append(problem)
                 texts.append(actions)
+        self._environment, self._at_once, self._watch = environment, at_once, watch
+        self._played = 0  # turns, with those that an episode that has ended might have had
+        most = max_turns or environment.turns
+        watch(0, len(self.names))
         states = [environment.start(problem) for problem in self.problems]
-        self.outcomes: list[Outcome[Any]] = environment.step(states, texts)
-        environment.refuse_unusable_metrics(self.outcomes)
+        self.outcomes: list[Outcome[Any]] = self._step(states, texts, 1, most)
         self._earned = [outcome.reward for outcome in self.outcomes]
         self._terms = [dict(outcome.terms) for outcome in self.outcomes]
         turns = 1
@@ -408,8 +440,7 @@ class ScriptedPlay:
         ):
             turns += 1
             states = [self.outcomes[i].state for i in waiting]
-            further = environment.step(states, [texts[i] for i in waiting])
-            environment.refuse_unusable_metrics(further)
+            further = self._step(states, [texts[i] for i in waiting], turns, most)
             for i, outcome in zip(waiting, further, strict=True):
                 self.outcomes[i] = outcome
                 earned = self._earned[i]
@@ -417,7 +448,19 @@ class ScriptedPlay:
                 for name, value in outcome.terms.items():
                     self._terms[i][name] = self._terms[i].get(name, 0.0) + value
         self.rewards = [reward for reward in self._earned if reward is not None]
-        self._environment, self._turns = environment, turns
+        self._turns = turns
+
+    def _step(self, states: Sequence[Any], texts: Sequence[Sequence[str]], turn: int, most: int) -> list[Outcome[Any]]:
+        """Return the outcomes of a turn, of at most ``most``, part by part."""
+        outcomes: list[Outcome[Any]] = []
+        size = self._at_once or max(1, len(states))
+        for begin in range(0, len(states), size):
+            part = self._environment.step(states[begin : begin + size], texts[begin : begin + size])
+            self._environment.refuse_unusable_metrics(part)
+            self._played += sum(most - turn + 1 if outcome.done else 1 for outcome in part)
+            self._watch(min(len(self.names), self._played // most), len(self.names))
+            outcomes += part
+        return outcomes
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -141,6 +141,7 @@ class FunctionExaminer(ScriptedExaminer):
 
     wanted = TASK
     edited_on = MOST_ROWS
+    at_once = None  # functions may compare the texts that they are given together
 
     def __init__(self, environment: FunctionEnvironment, rows: Sequence[Row], solution: str | None) -> None:
         self.words = environment.metric.name  # type: ignore[misc]

@@ -159,10 +159,7 @@ class StageProcess:
 
     def share(self) -> float:
         """Return the reported share of the stage that is done, 0 to 1; 0 if it reports nothing."""
-        with contextlib.suppress(KeyError, ZeroDivisionError):
-            reported = self.progress()
-            return min(1.0, reported["done"] / reported["total"])
-        return 0.0
+        return float(self.progress().get("share", 0.0))
 
     def progress(self) -> dict[str, Any]:
         """Return the stage's last report of its progress (`tasks.runtime.progress`); empty if there is none.

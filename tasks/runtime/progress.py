@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -41,15 +41,17 @@ _LONG_S = 5.0
 
 
 class Estimate:
-    """Seconds that remain, from the pace since the first call."""
+    """Seconds that remain, from the pace since the first call, or since a new part of the work began to count anew."""
 
     def __init__(self) -> None:
         self._started: tuple[float, int] | None = None
+        self._last = 0
 
     def remaining_s(self, done: int, total: int, now: float) -> float | None:
         """Return the seconds left, or None while nothing was done yet."""
-        if self._started is None:
+        if self._started is None or done < self._last:
             self._started = (now, done)
+        self._last = done
         began, first = self._started
         if done >= total:
             return 0.0
@@ -80,6 +82,8 @@ class Progress:
         self._bar: Bar | None = None
         self._post = _Artifact(key, title) if key else None
         self._done, self._total = 0, 1
+        self._parts: Sequence[float] = (1.0,)
+        self._part = 0
         self._call = _Call()
 
     def __enter__(self) -> Self:
@@ -106,8 +110,17 @@ class Progress:
                 self._post.latest = (100.0, "done")
             self._post.close(1.0 if error is not None and was_interrupted(error) else 5.0)
 
+    def expect_parts(self, times: Sequence[float]) -> None:
+        """Say that the work has parts, each of which counts from 0 on, and what they take relative to each other.
+
+        The parent process is told the share of the whole.
+        """
+        self._parts, self._part = times, 0
+
     def update(self, done: int, total: int, text: str = "") -> None:
         """Report that ``done`` of ``total`` units are finished; ``text`` describes the current work."""
+        if done == 0 < self._done:
+            self._part = min(self._part + 1, len(self._parts) - 1)
         self._done, self._total = done, total
         self._show(done, total, text, time.monotonic())
 
@@ -131,6 +144,8 @@ class Progress:
         if self._file and (final or now - self._written >= _FILE_S):
             self._written = now
             content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
+            before = sum(self._parts[: self._part])
+            content["share"] = (before + share * self._parts[self._part]) / sum(self._parts)
             self._write(content | {"at": now})
         if self._post:
             description = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
@@ -153,7 +168,7 @@ class Progress:
     def worked(self, seconds: float) -> None:
         """Report the seconds of the work, without starting up, to the parent process."""
         if self._file:
-            self._write({"title": self.title, "done": 1, "total": 1, "work_s": seconds})
+            self._write({"title": self.title, "done": 1, "total": 1, "share": 1.0, "work_s": seconds})
 
     def _write(self, content: Mapping[str, Any]) -> None:
         """Report to the parent process; an error here must not fail the work."""

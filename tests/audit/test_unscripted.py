@@ -12,7 +12,7 @@ import pytest
 
 import symposium
 from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled
-from pipeline_lib.audit.examiner import Examiner
+from pipeline_lib.audit.examiner import Examiner, Progress, ScriptedExaminer
 from pipeline_lib.audit.pattern_texts import matched_by
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.audit.reward_words import Words, words_of
@@ -61,7 +61,12 @@ def played() -> Iterator[dict[str, tuple[Any, Any, Any]]]:
     writing.close()
 
 
-def audited(played: dict[str, tuple[Any, Any, Any]], kind: str, reward: Any) -> list[Check]:
+def audited(
+    played: dict[str, tuple[Any, Any, Any]],
+    kind: str,
+    reward: Any,
+    progress: Progress = lambda done, total, text: None,
+) -> list[Check]:
     examiner: Examiner
     if kind == "own":
         task = reward()
@@ -72,7 +77,7 @@ def audited(played: dict[str, tuple[Any, Any, Any]], kind: str, reward: Any) -> 
         environment, problems, made = played[kind]
         examiner = made()
         environment._reward, environment.reward_bounds = reward, reward.bounds
-    return examiner.examine(environment, problems, 0, lambda done, total, text: None)[1]
+    return examiner.examine(environment, problems, 0, progress)[1]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +156,25 @@ def test_a_reward_of_which_a_little_is_chance_is_warned_of() -> None:
     repeatable = {name: next(one for one in checks if one.name == "repeatable") for name, checks in found.items()}
     assert repeatable["sound"].status is Status.PASS and repeatable["lucky"].status is Status.WARN
     assert "depends on chance" in repeatable["lucky"].sentence
+
+
+def test_progress_of_scripted_teams_and_edits_is_shown_while_they_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is found is the same as if all were played at once, also for a reward that depends on the order."""
+    shown: dict[str, list[tuple[int, int]]] = {}
+    monkeypatch.setattr(ScriptedExaminer, "at_once", 2)
+    monkeypatch.setattr(Tiring, "asked", 0)
+    part_by_part = audited(
+        {}, "own", Tiring, lambda done, total, text: shown.setdefault(text, []).append((done, total))
+    )
+    assert list(shown) == ["scripted teams", "edits of scripted teams"]
+    assert len(shown) == len(ScriptedExaminer.parts)
+    for steps in shown.values():
+        done = [done for done, _ in steps[:-1]]
+        assert len(steps) > 3 and done == sorted(done) and done[0] == 0
+        assert all(done < total for done, total in steps[:-1]) and steps[-1][0] == steps[-1][1]
+    monkeypatch.setattr(ScriptedExaminer, "at_once", None)
+    monkeypatch.setattr(Tiring, "asked", 0)
+    assert audited({}, "own", Tiring) == part_by_part
 
 
 def test_edits_of_programs_change_nothing_that_they_return(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,8 @@ def test_the_estimate_is_the_pace_since_the_start_of_this_process() -> None:
     assert estimate.remaining_s(40, 100, now=1000.0) is None  # found done on resuming: says nothing about pace
     assert estimate.remaining_s(50, 100, now=1020.0) == pytest.approx(100.0)
     assert estimate.remaining_s(100, 100, now=1200.0) == 0.0
+    assert estimate.remaining_s(0, 552, now=1300.0) is None  # another part of the work: its units take another time
+    assert estimate.remaining_s(52, 552, now=1352.0) == pytest.approx(500.0)
 
 
 def test_lines_where_there_is_no_terminal() -> None:
@@ -96,7 +98,20 @@ def test_the_newest_state_in_a_file_for_the_parent(tmp_path: Path, monkeypatch: 
         shown(2, 2, "done")
     state = json.loads((tmp_path / "state.json").read_text())
     assert state.pop("at") == pytest.approx(time.monotonic(), abs=60.0)
-    assert state == {"title": "train", "done": 2, "total": 2, "text": "done", "remaining_s": 0.0}
+    assert state == {"title": "train", "done": 2, "total": 2, "text": "done", "remaining_s": 0.0, "share": 1.0}
+
+
+def test_the_parent_is_told_the_share_of_all_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no stage for done at the end of a part, after which its time left would stand."""
+    monkeypatch.setenv(progress.FILE, str(tmp_path / "state.json"))
+    monkeypatch.setattr(progress, "_FILE_S", 0.0)
+    shares = []
+    with Progress("audit", console=Console(file=io.StringIO())) as shown:
+        shown.expect_parts((1.0, 1.0, 2.0))
+        for done, total in ((0, 4), (4, 4), (0, 50), (0, 50), (25, 50), (50, 50), (0, 9), (3, 9), (8, 8)):
+            shown(done, total)
+            shares.append(json.loads((tmp_path / "state.json").read_text())["share"])
+    assert shares == pytest.approx([0.0, 0.25, 0.25, 0.25, 0.375, 0.5, 0.5, 0.5 + 0.5 / 3, 1.0])
 
 
 def test_a_file_that_cannot_be_written_does_not_stop_the_work_and_is_named_once(

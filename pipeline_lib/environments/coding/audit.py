@@ -274,6 +274,7 @@ class CodingExaminer(ScriptedExaminer):
 
     wanted, words = "tests_passed", "tests passed"
     turns = 1
+    parts = (1.0, 2.0, 1.0)
 
     def teams(self, environment: Environment[CodingProblem, Any], problem: Any, other: Any) -> Teams:
         """Return programs of known quality; for a reward that judges the helper itself, also attempts to please it."""
@@ -289,6 +290,7 @@ class CodingExaminer(ScriptedExaminer):
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
         rungs, checks = super().examine(environment, problems, seed, progress)
+        progress(0, 1, "training in miniature")
         checks.append(search_menu(environment, problems, seed))
         progress(1, 1, "training in miniature")
         return rungs, checks

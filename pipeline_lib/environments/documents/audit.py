@@ -25,6 +25,7 @@ class DocumentsExaminer(ScriptedExaminer):
 
     wanted, words = "proven", "right answers with their support"
     turns, edited_on = 1, 24
+    parts = (1.0, 4.0)
 
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress

@@ -354,6 +354,7 @@ def audit_philosophers(
     """
     reward, settings = environment.reward, environment.settings
     sequential = settings.mode == "sequential"
+    progress(0, 5, "scripted policies")
     rungs, checks = philosophers_ladder(reward, scenarios, sequential, settings.deadlock_ends, seed)
     progress(1, 5, "scripted policies")
     checks += lint(reward, usual_batch(scenarios, sequential).scenarios[0], sequential)

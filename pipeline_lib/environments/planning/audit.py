@@ -26,6 +26,7 @@ class PlanningExaminer(ScriptedExaminer):
 
     wanted, words = "satisfied", "plans that satisfy everything"
     turns, edited_on = 1, 24
+    parts = (1.0, 4.0)
     _commonest: Plan
 
     def examine(
