@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -171,8 +172,9 @@ def _table(
 def complete(tables: tuple[Table, Table], names: tuple[str, str]) -> tuple[tuple[Table, Table], list[str]]:
     """Return two systems' tables with an outcome, a lost one, wherever one has no row that it should have.
 
-    It should have an outcome of every problem that either has, in every training seed, for each place of a sample that
-    it has anywhere: fewer samples of every problem are no loss.  What neither has of a problem is missing in neither.
+    It should have an outcome of every problem that either has, in every training seed that it has, for each place of a
+    sample that it has in this seed: fewer samples of every problem are no loss.  Where both have as many at most, what
+    neither has (of a problem in a seed) is missing in neither, since the numbers of samples may depend on the problem.
 
     Returns:
         The tables, and a sentence for each system with such outcomes.  Those without a common problem stay as they are.
@@ -194,10 +196,18 @@ def complete(tables: tuple[Table, Table], names: tuple[str, str]) -> tuple[tuple
         values[:, rows, : table.values.shape[2]] = table.values[:, here]
         there[:, rows, : table.values.shape[2]] = ~np.isnan(table.values[:, here]) | table.gone[:, here]
         wide.append((values, there))
-    either = np.any([there.any(axis=0) for _, there in wide], axis=0)  # (problems, samples)
+    masks = [there for _, there in wide]
+    if len({int(there.sum(axis=2).max()) for there in masks}) > 1:
+        either = np.ones((len(problems), samples), bool)  # who has fewer cannot tell how many the other should have
+    elif tables[0].seeds == tables[1].seeds or not (tables[0].trained and tables[1].trained):
+        either = np.asarray(masks[0] | masks[1])  # (seeds, problems, samples)
+    else:
+        either = np.asarray(masks[0].any(axis=0) | masks[1].any(axis=0))  # (problems, samples)
     found, notes = [], []
     for table, name, (values, there) in zip(tables, names, wide, strict=True):
-        absent = either & there.any(axis=(0, 1)) & ~there
+        absent: Any = there.any(axis=1, keepdims=True) & ~there & either
+        if absent.shape != there.shape:  # it has no seeds, and stands beside each of the other's
+            absent = absent.any(axis=0, keepdims=True)
         own = slice(table.values.shape[2])
         full = replace(
             table,

@@ -1,7 +1,8 @@
 """Arrange episodes as arrays, and pair those of two teams.
 
 Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem uses the same random
-numbers for both.  If one side of a pair is lost, both sides are left out and counted.  Each problem has the same
+numbers for both.  If one side of a pair is lost, both sides are left out and counted.  With other numbers of samples
+they are paired by problem: which of the samples come first may depend on how good they are.  Each problem has the same
 weight; problems of a family form a cluster.
 """
 
@@ -158,13 +159,14 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
                 f"problem {problem} belongs to family '{left}' for {names[0]} and '{right}' for {names[1]}; they were "
                 "evaluated on different data, evaluate both again"
             )
-    samples = min(a.values.shape[2], b.values.shape[2])
-    x, y = a.values[:, rows_a, :samples], b.values[:, rows_b, :samples]
+    x, y = a.values[:, rows_a], b.values[:, rows_b]
     aligned = a.seeds == b.seeds or not (a.trained and b.trained)
     dropped = 0
-    if aligned:
-        # A pair counts if both sides exist.  A team without seeds is paired with every seed of the other.
-        x, y = np.broadcast_arrays(x, y)
+    if aligned:  # a team without seeds is paired with every seed of the other
+        rows = max(len(x), len(y))
+        x, y = (np.broadcast_to(values, (rows, *values.shape[1:])) for values in (x, y))
+    if aligned and x.shape == y.shape:
+        # A pair counts if both sides exist.
         missing = np.isnan(x) | np.isnan(y)
         dropped = int((missing & ~(np.isnan(x) & np.isnan(y))).sum())
         x, y = np.where(missing, np.nan, x), np.where(missing, np.nan, y)
@@ -214,12 +216,9 @@ def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names:
         notes.append(f"{common - usable} of {common} problems have no complete pair and were left out")
     if dropped:
         notes.append(f"{dropped} episodes were left out because their partner is missing")
-    samples = [table.values.shape[2] for table in (a, b)]
-    if samples[0] != samples[1] and samples == [_most(a), _most(b)]:
+    if a.values.shape[2] != b.values.shape[2]:
         notes.append(
-            f"{names[0]} has up to {samples[0]} episodes per problem and {names[1]} {samples[1]}; "
-            f"the first {min(samples)} of each were compared"
+            f"{names[0]} has up to {_most(a)} episodes per problem and {names[1]} {_most(b)}: their means over all of "
+            "a problem were compared"
         )
-    elif samples[0] != samples[1]:  # some numbers of samples are missing
-        notes.append(f"only episodes with the first {min(samples)} numbers of samples were compared")
     return tuple(notes)

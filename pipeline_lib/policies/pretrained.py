@@ -7,7 +7,7 @@ not safetensors are never read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -27,7 +27,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.policies.model_config import NAMED, needs_conversion
@@ -51,20 +51,34 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
         PolicyError: it does not exist, is not a causal language model, or does not support this attention.
     """
     folder, attention_of = local_folder(path), None if attention == "auto" else attention
-    asked: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of}
+    asked: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of, "output_loading_info": True}
+    model: PreTrainedModel
     with _loading_errors(path):
         config = AutoConfig.from_pretrained(folder, revision=revision)
         known: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
         weights = converted_weights(Path(folder), dtype) if isinstance(known, type) else None
-        model: PreTrainedModel
         if weights is None:
-            model = AutoModelForCausalLM.from_pretrained(folder, revision=revision, use_safetensors=True, **asked)
-            return model
-        model = known.from_pretrained(None, config=config, state_dict=weights, **asked)
-        model.config.name_or_path = model.name_or_path = folder
-        if (Path(folder) / GENERATION_CONFIG_NAME).is_file():
-            model.generation_config = GenerationConfig.from_pretrained(folder)
-        return model
+            whole: Any = AutoModelForCausalLM.from_pretrained(folder, revision=revision, use_safetensors=True, **asked)
+            model, found = whole
+        else:
+            model, found = known.from_pretrained(None, config=config, state_dict=weights, **asked)
+            model.config.name_or_path = model.name_or_path = folder
+            if (Path(folder) / GENERATION_CONFIG_NAME).is_file():
+                model.generation_config = GenerationConfig.from_pretrained(folder)
+    _refuse_wrong_weights(path, model, found["missing_keys"])
+    return model
+
+
+def _refuse_wrong_weights(path: str, model: PreTrainedModel, missing: Collection[str]) -> None:
+    """Raise PolicyError if weights were not in the files (transformers draws others for them), or are no numbers."""
+    if missing:
+        raise PolicyError(
+            f"policy.models: {path}: weights that {CONFIG_NAME} asks for are not in the files ({len(missing)}, such as "
+            f"{min(missing)}); they would be random. Fetch the model again, or correct its {CONFIG_NAME}"
+        )
+    for name, values in model.named_parameters():
+        if not torch.isfinite(values.detach().abs().max()):
+            raise PolicyError(f"policy.models: {path}: {name} has values that are no finite numbers; fetch it again")
 
 
 def without_weights(config: Mapping[str, Any]) -> Any:

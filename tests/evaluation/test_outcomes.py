@@ -209,7 +209,7 @@ def test_fewer_samples_of_every_problem_are_no_loss(two: list[dict[str, Any]]) -
     further = [row | {"sample": 1} for row in two if row["system"] == "base"]
     found = judge([*two, *further])
     assert "have no row" not in details(found) and found.comparisons["team"].losses is None
-    assert "the first 1 of each were compared" in details(found)
+    assert "their means over all of a problem were compared" in details(found)
     both = [row | {"sample": 1} for row in two[::2]]  # of half of the problems, the same of both
     even = [row for row in [*two, *both] if int(row["problem"][1:]) % 2 == 0 or row["sample"] == 0]
     assert "have no row" not in details(judge(even))
@@ -278,13 +278,45 @@ def test_the_largest_values_and_ranges_that_are_accepted_have_finite_answers() -
         assert -4 * GREATEST < difference.low <= (difference.estimate or 0.0) <= difference.high < 4 * GREATEST
 
 
+def test_sample_numbers_that_continue_over_seeds_are_no_loss() -> None:
+    rng = np.random.default_rng(2)
+    rows = [
+        {"problem": f"p{p}", "system": system, "value": int(rng.random() < chance), "seed": s, "sample": 2 * s + k}
+        for system, chance in (("base", 0.3), ("team", 0.7))
+        for p in range(40) for s in range(3) for k in range(2)
+    ]  # fmt: skip
+    found = judge(rows)
+    assert "have no row" not in details(found) and found.verdicts == {"team": "IMPROVED"}
+
+
+def test_the_order_of_rows_without_sample_numbers_decides_nothing() -> None:
+    """One attempt of the base, two of the team, of which one succeeds; files are often sorted by value."""
+    rows = [{"problem": f"p{p}", "system": "base", "value": p % 2} for p in range(40)]
+    for order in ((1, 0), (0, 1)):
+        attempts = [{"problem": f"p{p}", "system": "team", "value": value} for p in range(40) for value in order]
+        found = judge([*rows, *attempts])
+        assert found.comparisons["team"].difference.estimate == 0 and found.verdicts == {"team": "INCONCLUSIVE"}
+
+
+def test_of_more_samples_those_without_a_row_are_lost_too() -> None:
+    """Whatever the other has: of one sample of the base it cannot be seen how many the team should have."""
+    base = [{"problem": f"p{p}", "system": "base", "value": p % 2} for p in range(40)]
+    team = [{"problem": f"p{p}", "system": "team", "value": 1} for p in range(40)]
+    failed = [{"problem": f"p{p}", "system": "team", "value": 0} for p in range(3)]
+    found = judge([*base, *team, *failed])
+    assert "37 of 80 outcomes of team have no row" in details(found)
+    assert found.verdicts == {"team": "INCONCLUSIVE"}
+    assert judge([*base, *team]).verdicts == {"team": "IMPROVED"}
+
+
 # How often it is wrong
 
 
-def often_wrong(team_seeds: int, ragged: bool, silent: float = 0.0) -> tuple[float, float]:
+def often_wrong(team_seeds: int, ragged: bool, silent: float = 0.0, more: bool = False) -> tuple[float, float]:
     """Return the share of verdicts IMPROVED or WORSE, and of intervals that cover 0, where there is no difference.
 
     ``silent``: share of the team's failures that leave no row; without it a row is missing by chance alone.
+    With ``more`` the team has four samples and the base one, and those with a row are numbered anew.
     """
     rng = np.random.default_rng(8)
     wrong = covered = 0
@@ -293,23 +325,26 @@ def often_wrong(team_seeds: int, ragged: bool, silent: float = 0.0) -> tuple[flo
     for _ in range(runs):
         hard = rng.beta(1.5, 1.5, 40)
         effect = rng.normal(0, 0.1, 40)  # by problem, 0 in the mean
-        outcomes = []
+        outcomes: list[Outcome] = []
         for system, seeds, sign in (("base", 1, -1), ("team", team_seeds, 1)):
             for seed in range(seeds):
                 for p in range(40):
                     chance = min(1.0, max(0.0, hard[p] + sign * effect[p] / 2))
-                    for k in range(1 + (p % 3 if ragged else 1)):
+                    there, count = 0, 1 + (p % 3 if ragged else 1)
+                    for k in range({"team": 4, "base": 1}[system] if more else count):
                         if ragged and rng.random() < 0.1:
                             continue  # not run
                         solved = rng.random() < chance
                         if silent and system == "team" and not solved and rng.random() < silent:
                             continue
+                        number = there if more else k
                         outcomes.append(
                             Outcome(
-                                f"p{p}", system, float(solved), k, seed if system == "team" else None,
+                                f"p{p}", system, float(solved), number, seed if system == "team" else None,
                                 f"f{int(p**0.8) // 2}" if ragged else "",
                             )
                         )  # fmt: skip
+                        there += 1
         tables = arrange(outcomes)[0]
         found = judge_outcomes(tables, "base", SETTINGS, info, only_common=not silent).comparisons["team"]
         wrong += found.verdict in ("IMPROVED", "WORSE")
@@ -318,12 +353,12 @@ def often_wrong(team_seeds: int, ragged: bool, silent: float = 0.0) -> tuple[flo
 
 
 @pytest.mark.parametrize(
-    ("seeds", "ragged", "silent"),
-    [(1, False, 0), (2, True, 0), (1, False, 0.5), (2, True, 0.5)],
-    ids=["one seed", "unequal", "failures without a row", "unequal failures without a row"],
+    ("seeds", "ragged", "silent", "more"),
+    [(1, False, 0, False), (2, True, 0, False), (1, False, 0.5, False), (2, True, 0.5, False), (3, False, 0.6, True)],
+    ids=["one seed", "unequal", "failures without a row", "unequal failures without a row", "of more samples"],
 )
-def test_false_verdicts_and_coverage(seeds: int, ragged: bool, silent: float) -> None:
-    wrong, covered = often_wrong(seeds, ragged, silent)
+def test_false_verdicts_and_coverage(seeds: int, ragged: bool, silent: float, more: bool) -> None:
+    wrong, covered = often_wrong(seeds, ragged, silent, more)
     limit = 3 * math.sqrt(0.05 * 0.95 / 250)  # three standard errors of the simulation
     assert wrong <= 0.05 + limit
     assert covered >= 0.95 - limit

@@ -67,15 +67,27 @@ def test_different_seeds_are_not_aligned_and_fewer_samples_are_noted() -> None:
     b = {7: team([0.1, 0.2], 2, 2)}
     pairing = pair(tabulate(a, "reward"), tabulate(b, "reward"))
     assert not pairing.aligned
-    assert pairing.a.shape == (2, 2, 2) and pairing.b.shape == (1, 2, 2)
-    assert "the first 2 of each were compared" in "; ".join(pairing.notes)
+    assert pairing.a.shape == (2, 2, 4) and pairing.b.shape == (1, 2, 2)
+    assert "has up to 4 episodes per problem and the second team 2: their means over all" in "; ".join(pairing.notes)
+
+
+def test_with_other_numbers_of_samples_their_order_changes_nothing() -> None:
+    """One of two attempts of each problem succeeds; the first rows of a file sorted by value are the better ones."""
+    base = tabulate([episode(f"p{n}", 0, n % 2) for n in range(10)], "reward")
+    for first, second in ((1.0, 0.0), (0.0, 1.0)):
+        attempts = [episode(f"p{n}", k, value) for n in range(10) for k, value in ((0, first), (1, second))]
+        pairing = pair(tabulate(attempts, "reward"), base)
+        assert pairing.aligned and pairing.episodes == (20, 10)
+        assert pairing.a_means.tolist() == [[0.5] * 10]
+        assert pairing.a_means.mean() == pairing.b_means.mean()
 
 
 def test_samples_that_are_numbered_in_another_way_are_not_counted_as_more() -> None:
     a = tabulate([episode("a", sample, 1.0) for sample in (1, 2)], "reward")
     b = tabulate([episode("a", sample, 0.0) for sample in (0, 1)], "reward")
-    notes = "; ".join(pair(a, b).notes)
-    assert "only episodes with the first 2 numbers of samples were compared" in notes and "up to 3" not in notes
+    pairing = pair(a, b)
+    assert pairing.a_means.tolist() == [[1.0]] and pairing.b_means.tolist() == [[0.0]]
+    assert "up to 2 episodes per problem and the second team 2: their means" in "; ".join(pairing.notes)
 
 
 def test_nothing_in_common_is_refused() -> None:

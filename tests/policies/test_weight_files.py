@@ -72,6 +72,29 @@ def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
         load_model(str(tmp_path), "main", torch.bfloat16, "auto")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bfloat16", "float32"])
+def test_weights_that_are_missing_or_no_numbers_are_refused(tmp_path: Path, dtype: torch.dtype) -> None:
+    """transformers draws missing ones at random, others in every process."""
+    model = AutoModelForCausalLM.from_config(CONFIGS[0])
+    whole = dict(model.state_dict())
+    name = "model.layers.1.mlp.up_proj.weight"
+    (tmp_path / "no number").mkdir()
+    infinite = {**whole, name: whole[name].clone().index_fill_(0, torch.tensor([3]), torch.nan)}
+    model.save_pretrained(tmp_path / "no number", state_dict=infinite)
+    with pytest.raises(PolicyError, match=rf"{name} has values that are no finite numbers"):
+        load_model(str(tmp_path / "no number"), "main", dtype, "auto")
+    model.save_pretrained(tmp_path / "missing", state_dict={key: value for key, value in whole.items() if key != name})
+    with pytest.raises(
+        PolicyError, match=rf"weights that config.json asks for are not in the files \(1, such as {name}\)"
+    ):
+        load_model(str(tmp_path / "missing"), "main", dtype, "auto")
+    config = tmp_path / "whole" / "config.json"
+    model.save_pretrained(config.parent)
+    config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    with pytest.raises(PolicyError, match=r"are not in the files \(9, such as model\.layers\.2"):
+        load_model(str(config.parent), "main", dtype, "auto")
+
+
 MEASURED = """
 import re, sys
 from pathlib import Path
