@@ -144,9 +144,8 @@ def plan_memory(arguments: argparse.Namespace) -> None:
         f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else ''}. The longest prompt is taken to have "
         f"{prompt} tokens. Stages that run side by side (--jobs) add up."
     )
-    if params is not asked:
-        chosen = params.policy.model_dump()["dtype"]
-        console.print(f"policy.dtype: auto stands for {chosen}, which is faster here.")
+    if params is not asked and params.policy.kind == "pretrained":
+        console.print(f"policy.dtype: auto stands for {params.policy.dtype}.")
     if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts):
         console.print(text)
 

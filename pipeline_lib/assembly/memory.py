@@ -96,8 +96,8 @@ CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
 #: all layers.
 GAPS = 0.15
-#: What the trainer of a small model never gives back, since new pages would take longer than its work; the same where
-#: it samples more actions than at the same time.
+#: What the trainer of a small model never gives back, since new pages would take longer than its work; and what is left
+#: where a call samples more actions than there are rows.
 SMALL_GAPS = 100 * 2**20
 #: How many caches of kernels are full in the training of a small model: torch's beside that of oneDNN.
 FULL_CACHES = 2
@@ -221,7 +221,7 @@ def need(
     needed.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + engines
     largest = max(policies, key=lambda held: held.sizes.parameters).sizes
     agents = max(len(policies), len(find(params.environment.kind).agent_names(params) or ()))
-    prompt += params.rollouts.max_new_tokens * (_read(params, stage) - READ[params.rollouts.protocol])
+    prompt += params.rollouts.max_new_tokens * (_most_read(params, stage) - READ[params.rollouts.protocol])
     needed.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
     if stage == "train":
         needed.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
@@ -346,12 +346,12 @@ def _actions(params: Params, stage: str, agents: int, counts: Mapping[str, int])
     """
     prompts, actions = _first_actions(params, stage, agents, counts)
     branching = stage == "train" and params.train.groups == "tree"  # whose prompts are counted already
-    further = (getattr(params.environment, "turns", 1) > 1 and not branching) or _read(params, stage) > 0
+    further = (getattr(params.environment, "turns", 1) > 1 and not branching) or _most_read(params, stage) > 0
     tools = isinstance(getattr(params.environment, "tools", None), Tools)
     return (actions if further or tools else prompts), actions
 
 
-def _read(params: Params, stage: str) -> int:
+def _most_read(params: Params, stage: str) -> int:
     """Return how many actions stand in a prompt at most; the test plays other protocols, too."""
     baselines = params.evaluate.baselines if stage == "test" else ()
     return max(READ[name] for name in (params.rollouts.protocol, *baselines))
@@ -504,19 +504,16 @@ def _warm_start(params: Params, needed: Need, policies: Sequence[_Held], prompt:
             _imitation(params.policy, needed, policies[0].sizes, prompt, params.rollouts.max_new_tokens, on_gpu)
         return needed
     if policies:
-        made, rows = (
-            max((held.sizes for held in policies), key=lambda sizes: sizes.parameters),
-            params.policy.warm_start,
-        )
-        written = params.rollouts.max_new_tokens
+        made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)
+        rows, written = params.policy.warm_start.batch, params.rollouts.max_new_tokens
         needed.tokens = min(prompt + written, made.context)
-        tokens = rows.batch * needed.tokens
+        tokens = rows * needed.tokens
         layer = 4.0 * tokens * (4 * made.inner + 5.5 * made.width + 4 * made.query + made.heads * needed.tokens)
         needed.lasting |= {"weights": 4.0 * made.parameters, "optimiser": 8.0 * made.parameters}
         needed.lasting["compiled kernels"] = FULL_CACHES * KERNEL * KEPT_KERNELS
         needed.phases["update"] = {
             "gradients": 4.0 * made.parameters,
             "activations": (made.depth + BACKWARD) * layer,
-            "logits of the update": 4.0 * rows.batch * min(written, needed.tokens) * made.vocabulary * TRAINED_COPIES,
+            "logits of the update": 4.0 * rows * min(written, needed.tokens) * made.vocabulary * TRAINED_COPIES,
         }
     return needed

@@ -27,10 +27,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from pipeline_lib.identity.content import DigestCache
-from pipeline_lib.policies.model_config import NAMED, needs_conversion
+from pipeline_lib.policies.model_config import CONFIG, NAMED, needs_conversion
 from pipeline_lib.policies.model_files import Progress, local_folder, source_digest
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.weight_files import converted_weights
@@ -73,8 +73,8 @@ def _refuse_wrong_weights(path: str, model: PreTrainedModel, missing: Collection
     """Raise PolicyError if weights were not in the files (transformers draws others for them), or are no numbers."""
     if missing:
         raise PolicyError(
-            f"policy.models: {path}: weights that {CONFIG_NAME} asks for are not in the files ({len(missing)}, such as "
-            f"{min(missing)}); they would be random. Fetch the model again, or correct its {CONFIG_NAME}"
+            f"policy.models: {path}: weights that {CONFIG} asks for are not in the files ({len(missing)}, such as "
+            f"{min(missing)}); they would be random. Fetch the model again, or correct its {CONFIG}"
         )
     for name, values in model.named_parameters():
         if not torch.isfinite(values.detach().abs().max()):
