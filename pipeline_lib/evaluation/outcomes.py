@@ -140,8 +140,8 @@ def _table(
         cells[(*group, sample)].append(one)
     if not ranks and max(count.values()) > 1:
         notes.append(
-            f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples, in the "
-            "order of the rows; a row that was written twice would count twice"
+            f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples; a row "
+            "that was written twice would count twice"
         )
     of_rows: list[str] = []
     repeated = [same for same in cells.values() if len(same) > 1]
@@ -166,7 +166,7 @@ def _table(
         apart = ". Keep one row of each, or name a column that tells them apart (--sample, --seed)" if repeated else ""
         raise OutcomesError(f"{name!r} has no value that counts: {'; '.join(of_rows)}{apart}")
     trained = {seed: records for seed, records in episodes.items() if seed is not None}
-    return tabulate(trained or episodes[None], "reward", name)
+    return replace(tabulate(trained or episodes[None], "reward", name), numbered=bool(ranks))
 
 
 def complete(tables: tuple[Table, Table], names: tuple[str, str]) -> tuple[tuple[Table, Table], list[str]]:

@@ -1,9 +1,9 @@
 """Arrange episodes as arrays, and pair those of two teams.
 
 Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem uses the same random
-numbers for both.  If one side of a pair is lost, both sides are left out and counted.  With other numbers of samples
-they are paired by problem: which of the samples come first may depend on how good they are.  Each problem has the same
-weight; problems of a family form a cluster.
+numbers for both.  If one side of a pair is lost, both sides are left out and counted.  With different numbers of
+samples, and where samples have no numbers, they are paired by problem: which come first may depend on how good they
+are.  Each problem has the same weight; problems of a family form a cluster.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Table:
     families: tuple[str, ...]  #: family of each problem
     values: Array  #: (seeds, problems, samples); NaN where an episode is missing or was lost
     gone: NDArray[np.bool_]  #: which episodes the infrastructure lost, as ``values``
+    #: Whether equal numbers of samples belong together; else their order is that of a file, and means nothing.
+    numbered: bool = True
 
     @property
     def lost(self) -> int:
@@ -165,7 +167,7 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
     if aligned:  # a team without seeds is paired with every seed of the other
         rows = max(len(x), len(y))
         x, y = (np.broadcast_to(values, (rows, *values.shape[1:])) for values in (x, y))
-    if aligned and x.shape == y.shape:
+    if aligned and x.shape == y.shape and a.numbered and b.numbered:
         # A pair counts if both sides exist.
         missing = np.isnan(x) | np.isnan(y)
         dropped = int((missing & ~(np.isnan(x) & np.isnan(y))).sum())

@@ -298,6 +298,27 @@ def test_the_order_of_rows_without_sample_numbers_decides_nothing() -> None:
         assert found.comparisons["team"].difference.estimate == 0 and found.verdicts == {"team": "INCONCLUSIVE"}
 
 
+@pytest.mark.parametrize("only_common", [False, True])
+def test_without_sample_numbers_the_order_decides_nothing_where_rows_are_missing(only_common: bool) -> None:
+    rng = np.random.default_rng(11)
+    rows = [
+        {"problem": f"p{p}", "system": system, "value": int(rng.random() < chance)}
+        for system, chance in (("base", 0.4), ("team", 0.6)) for p in range(30) for _ in range(4)
+    ]  # fmt: skip
+    failed = [n for n, row in enumerate(rows) if row["system"] == "team" and row["value"] == 0]
+    gone = set(rng.choice(failed, 20, replace=False).tolist())
+    rows = [row for n, row in enumerate(rows) if n not in gone]
+    found = [
+        judge(ordered, only_common=only_common, baseline="base").comparisons["team"]
+        for ordered in (
+            rows, sorted(rows, key=lambda row: row["value"]), sorted(rows, key=lambda row: -row["value"]), rows[::-1]
+        )
+    ]  # fmt: skip
+    assert all(one.difference == found[0].difference and one.verdict == found[0].verdict for one in found)
+    whole = np.mean([row["value"] for row in rows if row["system"] == "base"])
+    assert found[0].means[1].value == pytest.approx(whole), "no row of the base is missing"
+
+
 def test_of_more_samples_those_without_a_row_are_lost_too() -> None:
     """Whatever the other has: of one sample of the base it cannot be seen how many the team should have."""
     base = [{"problem": f"p{p}", "system": "base", "value": p % 2} for p in range(40)]
@@ -636,7 +657,7 @@ SUMS = [LOGS / f"tiny_sums--tiny--{size}" / "results.jsonl" for size in ("small"
 
 
 def gains(metric: str) -> list[float]:
-    """Return the gain of the large model for each example: pairs of rollouts, without those that broke off."""
+    """Return the gain of the large model's mean for each example: rollouts have no numbers, and one broke off."""
     values: list[dict[int, list[float]]] = []
     for path in SUMS:
         values.append({})
@@ -644,7 +665,7 @@ def gains(metric: str) -> list[float]:
             value = math.nan if row["error"] else {**row["metrics"], "reward": row["reward"]}[metric]
             values[-1].setdefault(row["example_id"], []).append(value)
     assert np.isnan(list(values[1].values())).sum() == 1 and math.isnan(values[1][6][1])
-    return [float(np.nanmean(np.subtract(values[1][k], values[0][k]))) for k in range(8)]
+    return [float(np.nanmean(values[1][k]) - np.nanmean(values[0][k])) for k in range(8)]
 
 
 def without(example: int, folder: Path) -> list[str]:
