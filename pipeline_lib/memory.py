@@ -49,11 +49,14 @@ for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read 
     os.environ.setdefault(_name, str(KEPT_KERNELS))
 
 _GROUPS = Path("/sys/fs/cgroup")
-#: By name of the hierarchy in /proc/self/cgroup: its folder, and the files with limit and use.
+#: By name of the hierarchy in /proc/self/cgroup: its folder, the files with limit and use, and how lines of memory.stat
+#: begin that count the groups within, too.
 _HIERARCHIES = {
-    "": (_GROUPS, "memory.max", "memory.current"),
-    "memory": (_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    "": (_GROUPS, "memory.max", "memory.current", ""),
+    "memory": (_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 }
+#: Kinds of memory whose content is in files: the kernel takes it back when a group needs memory.
+_CACHED = ("inactive_file", "active_file")
 
 
 def all_memory() -> int:
@@ -105,19 +108,26 @@ class GivesBack:
 
 
 def _groups() -> Iterator[tuple[int, int]]:
-    """Yield limit and use of this process's control groups, the outer ones included."""
+    """Yield limit and use, without cached files, of this process's control groups, the outer ones included."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
         return
     for _, kinds, path in (line.split(":", 2) for line in lines):
         for kind in {*kinds.split(",")} & _HIERARCHIES.keys():
-            root, limit, used = _HIERARCHIES[kind]
+            root, limit, used, begin = _HIERARCHIES[kind]
             own = root / path.lstrip("/")
             for folder in (own, *own.parents):
                 if not folder.is_relative_to(root):
                     break
                 try:
-                    yield int((folder / limit).read_text()), int((folder / used).read_text())
+                    yield int((folder / limit).read_text()), int((folder / used).read_text()) - _cached(folder, begin)
                 except (OSError, ValueError):  # no limit here ("max"), or a group of another namespace
                     continue
+
+
+def _cached(group: Path, begin: str) -> int:
+    """Return the bytes of files that a control group has read or written and the kernel still keeps in memory."""
+    lines = (line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
+    kinds = [begin + kind for kind in _CACHED]
+    return sum(int(value) for kind, value in lines if kind in kinds)

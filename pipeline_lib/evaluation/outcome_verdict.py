@@ -102,7 +102,8 @@ class OutcomeVerdict(Result):
     caveats: tuple[Caveat, ...]  #: what else a reader must know
     could_detect: Mapping[str, str]  #: by system, what the design could have found, a sentence or nothing
     other_runs: Mapping[str, str]  #: by system, a sentence about training it again
-    #: By name, problems, outcomes, lost outcomes, training seeds and mean over problems.
+    #: By name, problems, outcomes, those lost among them (without a value, or a row that the other system has),
+    #: training seeds and mean over problems.
     systems: Mapping[str, Mapping[str, Any]]
     problems: Mapping[str, Mapping[str, float]]  #: mean of the metric by problem and system
     design: Mapping[str, Any]  #: what was done, in the words of a plan
@@ -141,12 +142,14 @@ def judge_outcomes(
     if len(tables) < 2:
         raise OutcomesError(f"there is one system only, {baseline!r}; a comparison needs two")
     measured, absent = {}, list[str]()
+    lost = {name: table.lost for name, table in tables.items()}
     for name in tables:
         if name != baseline:
             own, other = tables[name], tables[baseline]
             if not only_common:
                 (own, other), without = complete((own, other), (name, baseline))
                 absent += without
+                lost |= {name: own.lost, baseline: max(other.lost, lost[baseline])}
             pair = own, other, settings, info.label, info, (name, baseline)
             reason = _unpaired(own, other, (name, baseline))
             measured[name] = measure_apart(*pair, reason) if reason else measure_tables(*pair, where="common")
@@ -173,7 +176,7 @@ def judge_outcomes(
         caveats=caveats,
         could_detect={name: power(found, info) for name, found in comparisons.items()},
         other_runs={name: untrained if c.runs == (0, 0) else other_runs(c) for name, c in comparisons.items()},
-        systems={name: _summary(table) for name, table in tables.items()},
+        systems={name: _summary(table, lost[name]) for name, table in tables.items()},
         problems=by_problem(tables),
         design=design,
         plan=check,
@@ -250,13 +253,13 @@ def _of_seeds(tables: Mapping[str, Table], baseline: str) -> list[str]:
     ]
 
 
-def _summary(table: Table) -> dict[str, Any]:
+def _summary(table: Table, lost: int) -> dict[str, Any]:
     means = problem_means(table)
     return {
         "problems": len(table.problems),
         "families": len(set(table.families)),
-        "outcomes": table.played,
-        "lost": table.lost,
+        "outcomes": table.played - table.lost + lost,
+        "lost": lost,
         "seeds": list(table.seeds) if table.trained else [],
         "mean": float(np.nanmean(np.nanmean(means[:, ~np.isnan(means).all(axis=0)], axis=0))),
     }

@@ -80,7 +80,7 @@ def lost(c: Comparison) -> str:
     )
     reach = interval(c.losses.low, c.losses.high, c.info.difference)
     return (
-        f"Lost: {who}. Without them counted, whatever they would have shown"
+        f"Lost: {who}. Over all episodes, whatever the lost ones would have shown"
         f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {reach}; interval, p "
         "value and verdict allow for the worst case."
     )
@@ -244,7 +244,7 @@ def against_base(c: Comparison) -> str:
     """Return the comparison with the base in one line."""
     alone = significant_alone(c)
     if alone is not None:
-        runs = f", in {alone} of {len(c.per_seed)} training runs"
+        runs = f", {'in' if alone == len(c.per_seed) else 'alone in'} {alone} of {len(c.per_seed)} training runs"
     else:
         runs = ", from one training run" if c.runs[0] == 1 else ""
     guard = "; a guard fails" if c.faults else ""

@@ -211,13 +211,14 @@ def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names:
     notes = []
     for table, name in ((a, names[0]), (b, names[1])):
         if extra := len(table.problems) - common:
-            notes.append(f"{extra} of {len(table.problems)} problems of {name} have no partner and were left out")
+            whole = len(table.problems)
+            notes.append(f"{extra} of {whole} problems of {name} have no partner; the means are without them")
         if table.lost:
-            notes.append(f"{table.lost} episodes of {name} were lost and were left out")
+            notes.append(f"{table.lost} episodes of {name} were lost; the means are without them")
     if common > usable:
-        notes.append(f"{common - usable} of {common} problems have no complete pair and were left out")
+        notes.append(f"{common - usable} of {common} problems have no complete pair; the means are without them")
     if dropped:
-        notes.append(f"{dropped} episodes were left out because their partner is missing")
+        notes.append(f"{dropped} episodes have no partner; the means are without them")
     if a.values.shape[2] != b.values.shape[2]:
         notes.append(
             f"{names[0]} has up to {_most(a)} episodes per problem and {names[1]} {_most(b)}: their means over all of "

@@ -7,6 +7,7 @@ not safetensors are never read.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -33,7 +34,7 @@ from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.policies.model_config import CONFIG, NAMED, needs_conversion
 from pipeline_lib.policies.model_files import Progress, local_folder, source_digest
 from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.policies.weight_files import converted_weights
+from pipeline_lib.policies.weight_files import check_weight_files, converted_weights
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy, PretrainedPolicy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+_NUMBER = re.compile(r"\d+")
 _contents = DigestCache()  # shared, because a process may load a model more than once
 
 
@@ -56,6 +58,7 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
     with _loading_errors(path):
         config = AutoConfig.from_pretrained(folder, revision=revision)
         known: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        check_weight_files(Path(folder))
         weights = converted_weights(Path(folder), dtype) if isinstance(known, type) else None
         if weights is None:
             whole: Any = AutoModelForCausalLM.from_pretrained(folder, revision=revision, use_safetensors=True, **asked)
@@ -65,16 +68,26 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
             model.config.name_or_path = model.name_or_path = folder
             if (Path(folder) / GENERATION_CONFIG_NAME).is_file():
                 model.generation_config = GenerationConfig.from_pretrained(folder)
-    _refuse_wrong_weights(path, model, found["missing_keys"])
+    _refuse_wrong_weights(path, model, found["missing_keys"], found["unexpected_keys"])
     return model
 
 
-def _refuse_wrong_weights(path: str, model: PreTrainedModel, missing: Collection[str]) -> None:
-    """Raise PolicyError if weights were not in the files (transformers draws others for them), or are no numbers."""
+def _refuse_wrong_weights(path: str, model: PreTrainedModel, missing: Collection[str], unused: Collection[str]) -> None:
+    """Raise PolicyError if the weights in the files are not those of the model, or are no numbers.
+
+    For ``missing`` ones transformers draws others.  ``unused`` ones belong to another task or to layers that its
+    configuration leaves out.
+    """
     if missing:
         raise PolicyError(
             f"policy.models: {path}: weights that {CONFIG} asks for are not in the files ({len(missing)}, such as "
             f"{min(missing)}); they would be random. Fetch the model again, or correct its {CONFIG}"
+        )
+    kinds = {_NUMBER.sub("*", name) for name in model.state_dict()}
+    if further := [name for name in unused if _NUMBER.sub("*", name) in kinds]:
+        raise PolicyError(
+            f"policy.models: {path}: the files have weights of more layers than {CONFIG} describes ({len(further)}, "
+            f"such as {min(further)}); without them it is another model. Correct its {CONFIG}"
         )
     for name, values in model.named_parameters():
         if not torch.isfinite(values.detach().abs().max()):

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 #: Bytes of a file that are mapped at once.
 _PART = 256 * 2**20
+
+
+def check_weight_files(folder: Path) -> None:
+    """Open every file of weights, which tells one that is cut off from its size; raises ValueError with its name."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with _opened(path):
+                pass
+        except SafetensorError as error:
+            raise ValueError(f"{path.name}: {error}") from None
 
 
 def converted_weights(folder: Path, dtype: torch.dtype) -> dict[str, torch.Tensor] | None:

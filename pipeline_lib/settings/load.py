@@ -6,6 +6,7 @@ no preset changes it; ``-S``, a cell of a study or a form may (`changed_params`)
 (``seeds``), a default's elements are in quotes.
 """
 
+import json
 import operator
 import re
 from collections.abc import Callable, Mapping, MutableMapping
@@ -161,6 +162,13 @@ def put(
     Raises:
         SettingsError: a change is of a setting inside something that has no settings.
     """
+    for key, value in changes.items():
+        within = [other for other in changes if other.startswith(f"{key}.")]
+        if within and "." in key and not isinstance(value, Mapping):
+            raise SettingsError(
+                f"{who} sets {key} to {json.dumps(value)} and also {within[0]}, which then does not exist; give one of "
+                "the two"
+            )
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         inside: Any = content
         *parents, last = key.split(".")

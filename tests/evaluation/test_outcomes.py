@@ -201,6 +201,8 @@ def test_a_row_that_is_not_there_is_the_same_as_one_without_a_value(seeds: int, 
     for _ in range(10):
         explicit, silent = (judge(rows) for rows in holed(seeds, samples, rng, selected))
         assert silent.comparisons == explicit.comparisons
+        counted = [(each.systems["team"]["outcomes"], each.systems["team"]["lost"]) for each in (silent, explicit)]
+        assert counted == [(seeds * 30 * samples, explicit.comparisons["team"].losses.lost[0])] * 2
         assert silent.lines[0] == explicit.lines[0] and "have no row" in details(silent)
         assert not selected or silent.verdicts == {"team": "INCONCLUSIVE"}
 

@@ -49,7 +49,7 @@ def test_a_pair_counts_only_with_both_sides() -> None:
     assert "1 of 3 problems of A have no partner" in text
     assert "1 of 3 problems of B have no partner" in text
     assert "1 episodes of B were lost" in text
-    assert "1 episodes were left out because their partner is missing" in text
+    assert "1 episodes have no partner; the means are without them" in text
 
 
 def test_a_problem_lost_in_one_training_run_is_left_out_in_all() -> None:

@@ -63,7 +63,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
         (tmp_path / names[1]).unlink()
         if content is not None:
             (tmp_path / names[1]).write_bytes(content)
-        with pytest.raises(PolicyError, match=r"policy\.models"):
+        with pytest.raises(PolicyError, match=names[1]):
             load_model(str(tmp_path), "main", torch.bfloat16, "auto")
         (tmp_path / names[1]).write_bytes(whole)
     index = tmp_path / "model.safetensors.index.json"
@@ -93,6 +93,12 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(tmp_path: Path, dtyp
     config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
     with pytest.raises(PolicyError, match=r"are not in the files \(9, such as model\.layers\.2"):
         load_model(str(config.parent), "main", dtype, "auto")
+    config.write_text(config.read_text().replace('"num_hidden_layers": 3', '"num_hidden_layers": 1'))
+    with pytest.raises(PolicyError, match=r"more layers than config.json describes \(9, such as model\.layers\.1"):
+        load_model(str(config.parent), "main", dtype, "auto")
+    further = {**whole, "value_head.weight": torch.zeros(1, 4)}  # of another task
+    model.save_pretrained(tmp_path / "further", state_dict=further)
+    load_model(str(tmp_path / "further"), "main", dtype, "auto")
 
 
 MEASURED = """

@@ -184,6 +184,12 @@ def test_a_value_inside_of_null_changes_what_a_preset_has_there_and_is_refused_w
         changed("train.steps.most=1")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_setting_that_is_null_and_one_inside_of_it_are_not_both_taken(order: int):
+    with pytest.raises(SettingsError, match=r"sets policy.warm_start to null and also policy.warm_start.steps, which"):
+        changed(*("policy.warm_start=null", "policy.warm_start.steps=3")[::order])
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
