@@ -71,6 +71,9 @@ _HUB_ID = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b", re.ASCII)
 #: Written last into the folder of a converted model.
 ORIGIN_FILE = "origin.json"
 
+#: Stands in that file; a folder with another is made anew.  To be raised whenever something else would be written.
+CONVERSION = 2
+
 
 def models_folder() -> Path:
     """Return the folder of fetched and converted models: ``models`` in ``SYMPOSIUM_HOME``, else in ``.symposium``."""
@@ -85,7 +88,8 @@ def needs_conversion(model: str) -> bool:
 def converted_already(model: str) -> Path | None:
     """Return the folder that seems to be made of an entry for which `needs_conversion` holds; None if there is none.
 
-    It was made of an entry of this name, whose file is not younger: its digest, which decides, is not computed.
+    It was made of an entry of this name, whose file is not younger, by this version of the conversion: the file's
+    digest, which decides, is not computed.
     """
     file = models_folder() / NAMED[model].file if model in NAMED else Path(model)
     if not (model in NAMED or file.is_file()):
@@ -93,7 +97,8 @@ def converted_already(model: str) -> Path | None:
     made = {}
     for path in models_folder().glob(f"{file.stem}-*/{ORIGIN_FILE}"):
         with contextlib.suppress(CorruptFileError, KeyError, TypeError):
-            if read_json(path)["origin"] == model:
+            origin = read_json(path)
+            if origin["origin"] == model and origin["conversion"] == CONVERSION:
                 made[path.stat().st_mtime] = path.parent
     latest = max(made, default=0.0)
     return made[latest] if made and (not file.is_file() or file.stat().st_mtime <= latest) else None

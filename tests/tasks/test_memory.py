@@ -18,7 +18,7 @@ from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies import computing
 from pipeline_lib.policies.base import BASE_FILE, base_digest
-from pipeline_lib.policies.model_config import NAMED, ORIGIN_FILE, models_folder
+from pipeline_lib.policies.model_config import CONVERSION, NAMED, ORIGIN_FILE, models_folder
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
@@ -367,9 +367,12 @@ def test_a_conversion_is_counted_until_it_is_done(tmp_path: Path, monkeypatch: p
     folder = models_folder() / f"{Path(NAMED['smollm2-135m'].file).stem}-0123456789ab"
     folder.mkdir(parents=True)
     assert weights() == whole == 6 * 134_515_008, "the folder of an unfinished conversion"
-    (folder / ORIGIN_FILE).write_text('{"origin": "elsewhere/SmolLM2-135M-Instruct.Q4_1.gguf"}')
+    other = "elsewhere/SmolLM2-135M-Instruct.Q4_1.gguf"
+    write_json(folder / ORIGIN_FILE, {"origin": other, "conversion": CONVERSION})
     assert weights() == whole, "a file of the same name"
-    (folder / ORIGIN_FILE).write_text('{"origin": "smollm2-135m"}')
+    write_json(folder / ORIGIN_FILE, {"origin": "smollm2-135m"})
+    assert weights() == whole, "a folder of an earlier version is made anew"
+    write_json(folder / ORIGIN_FILE, {"origin": "smollm2-135m", "conversion": CONVERSION})
     assert weights() == 0
     newer = models_folder() / NAMED["smollm2-135m"].file
     newer.write_bytes(b"")
