@@ -13,6 +13,8 @@ checkpointing what was kept of the first computation (`kept_products`) is not co
 from __future__ import annotations
 
 import copy
+import logging
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +22,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.conv import _ConvNd
 from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.policies.kept_products import recorded, replayed
@@ -28,9 +31,16 @@ from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from transformers import PreTrainedModel
 
     from pipeline_lib.settings.policy import LoraAdapter
+
+logger = logging.getLogger(__name__)
+
+#: Models of which the log says what gets no adapters.
+_told: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class AdaptedLinear(Linear):
@@ -137,6 +147,7 @@ def _targets(base: PreTrainedModel, settings: LoraAdapter) -> list[str]:
     }
     if settings.targets == "all-linear":
         if found := [name for name, is_head in linear.items() if not is_head]:
+            _tell_what_gets_none(base, found)
             return found
         raise PolicyError(
             f"policy.adapter: {type(base).__name__} has no linear layers for adapters; set policy.adapter.kind=none"
@@ -147,6 +158,22 @@ def _targets(base: PreTrainedModel, settings: LoraAdapter) -> list[str]:
             f"it has {', '.join(sorted(linear))}"
         )
     return list(settings.targets)
+
+
+def _tell_what_gets_none(base: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Warn once of weights that are stacks of matrices, such as those of experts: adapters are for linear layers."""
+    stacks = [
+        f"{path}.{name}"
+        for path, module in base.named_modules()
+        for name, weight in module.named_parameters(recurse=False)
+        if weight.dim() == 3 and len(weight) > 1 and not isinstance(module, _ConvNd)
+    ]
+    if stacks and base not in _told:
+        _told.add(base)
+        logger.warning(
+            "%s: %s and the like are no linear layers and get no adapters, so they are not trained; adapters go to %s",
+            base.name_or_path or type(base).__name__, stacks[0], ", ".join(targets),
+        )  # fmt: skip
 
 
 def _twin(model: PreTrainedModel) -> PreTrainedModel:

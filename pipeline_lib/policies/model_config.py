@@ -18,6 +18,8 @@ from pipeline_lib.storage import CorruptFileError, read_json
 
 SUFFIX = ".gguf"
 CONFIG = "config.json"
+#: What peft writes beside the weights of an adapter.
+ADAPTER_CONFIG = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,19 @@ def converted_already(model: str) -> Path | None:
     return made[latest] if made and (not file.is_file() or file.stat().st_mtime <= latest) else None
 
 
+def adapter_refusal(model: str, has_model: bool) -> PolicyError:
+    """Return the error for an entry of ``policy.models`` with an adapter of peft, alone or beside a model.
+
+    transformers adds an adapter that lies beside a model by itself, and not in every place where the model is loaded.
+    """
+    held = f"a model and an adapter ({ADAPTER_CONFIG})" if has_model else f"an adapter ({ADAPTER_CONFIG}) and no model"
+    other = f", or a folder of the model without {ADAPTER_CONFIG}" if has_model else ", or its base"
+    return PolicyError(
+        f"policy.models: {model}: it holds {held}; agents start from a whole model. Merge the adapter into its base "
+        f"(merge_and_unload and save_pretrained of peft) and give the folder of the result{other}"
+    )
+
+
 def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any] | None:
     """Return the content of a model's config.json; None if it is not at hand.
 
@@ -113,8 +128,8 @@ def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any
         fetch: ask the hub.
 
     Raises:
-        PolicyError: there is no such GGUF file, neither such a folder nor can it be the id of a model on the hub, or,
-            with ``fetch``, the hub does not give the file.
+        PolicyError: there is no such GGUF file, neither such a folder nor can it be the id of a model on the hub, the
+            folder holds an adapter, or, with ``fetch``, the hub does not give the file.
     """
     if model in NAMED and needs_conversion(model):
         return dict(NAMED[model].config)
@@ -123,6 +138,8 @@ def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any
         made = converted_already(model)
         return dict(read_json(made / CONFIG)) if made else _config_in(Path(model)) or None
     if model and Path(model).is_dir():
+        if Path(model, ADAPTER_CONFIG).is_file():
+            raise adapter_refusal(model, Path(model, CONFIG).is_file())
         return dict(read_json(Path(model, CONFIG))) if Path(model, CONFIG).is_file() else None
     if not _HUB_ID.fullmatch(model):
         raise PolicyError(
@@ -153,6 +170,6 @@ def _config_in(file: Path) -> dict[str, Any]:
     from transformers import AutoConfig  # as above
 
     try:
-        return dict(AutoConfig.from_pretrained(file.parent, gguf_file=file.name).to_dict())
+        return dict(AutoConfig.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False).to_dict())
     except Exception:  # on bytes that nobody has checked; the conversion says what is wrong with them
         return {}

@@ -171,7 +171,11 @@ def _convert(model: str, file: Path, digest: str, folder: Path, progress: Progre
         try:
             with _quiet(), new_folder(folder) as output:
                 whole: Any = AutoModelForCausalLM.from_pretrained(
-                    file.parent, gguf_file=file.name, dtype=torch.float32, output_loading_info=True
+                    file.parent,
+                    gguf_file=file.name,
+                    dtype=torch.float32,
+                    trust_remote_code=False,
+                    output_loading_info=True,
                 )
                 loaded, found = whole
                 head.check_weights(loaded, found)
@@ -179,7 +183,7 @@ def _convert(model: str, file: Path, digest: str, folder: Path, progress: Progre
                 if progress is not None:
                     progress(total // 2, total, f"converting {file.name}")
                 _plain(loaded).save_pretrained(output)
-                tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+                tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
                 head.set_ends(tokenizer)
                 tokenizer.save_pretrained(output)
                 origin = {"origin": model, "file": file.name, "sha256": digest, "conversion": CONVERSION}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _ANSWER = "ANSWER"
 #: Stands for another content of a chat template.
 _CONTENT = "CONTENT"
+#: What chat templates are told when they ask for the day, so that a prompt is the same on every day; it is the one that
+#: Llama 3's write by themselves.
+_TODAY = datetime(2024, 7, 26)
 #: Characters of a text that are encoded at least to cut it; half of them are more than any token has.
 _BEGINNING = 1024
 
@@ -69,7 +73,7 @@ class Policy:
         if not self.chat:
             encoded: Any = self._encoder(observation)(observation)
             return tuple(encoded["input_ids"])
-        return self._encode(lambda content: self._in_template([("user", content)]), observation)
+        return self._encode(lambda content: self.in_template([("user", content)]), observation)
 
     def encode_result(self, action: Sequence[int], result: str, most: int | None = None) -> tuple[int, ...]:
         """Return the token ids that follow an action which called a tool: the result, which the policy then continues.
@@ -89,23 +93,35 @@ class Policy:
         """Return the text that follows an action which called a tool, with the chat template's marks."""
         if not self.chat:
             return result
-        whole = self._in_template([("user", "x"), ("assistant", _ANSWER), ("user", result)])
+        whole = self.in_template([("user", "x"), ("assistant", _ANSWER), ("user", result)])
         added = whole[whole.index(_ANSWER) + len(_ANSWER) :]
         if action and action[-1] in self.end_ids:  # the template ends the model's message in the same way
             end, rest = str(self.tokenizer.decode([action[-1]])), added.lstrip()
             added = rest.removeprefix(end) if rest.startswith(end) else added
         return added
 
-    def _in_template(self, turns: Sequence[tuple[str, str]]) -> str:
-        """Return messages (role and content) in the chat template, up to where the model speaks."""
-        return str(
-            self.tokenizer.apply_chat_template(
-                [{"role": role, "content": content} for role, content in turns],
-                add_generation_prompt=True,
-                tokenize=False,
-                enable_thinking=False,  # else Qwen3's template allows a chain of thought, longer than an action
+    def in_template(self, turns: Sequence[tuple[str, str]]) -> str:
+        """Return messages (role and content) in the chat template, up to where the model speaks.
+
+        Raises:
+            PolicyError: the template is no template, or refuses the messages.
+        """
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    [{"role": role, "content": content} for role, content in turns],
+                    add_generation_prompt=True,
+                    tokenize=False,
+                    enable_thinking=False,  # else Qwen3's template allows a chain of thought, longer than an action
+                    strftime_now=_TODAY.strftime,
+                )
             )
-        )
+        except Exception as error:  # whatever happens in a template that nobody has checked
+            raise PolicyError(
+                f"policy.chat: the chat template of {self.tokenizer.name_or_path or self.name} cannot be applied "
+                f"({type(error).__name__}: {error}); set policy.chat=never, for plain text (accepted: auto, never), "
+                "or correct the template in the model's folder"
+            ) from error
 
     def _encode(self, fill: Callable[[str], str], text: str) -> tuple[int, ...]:
         """Return the token ids of ``fill(text)``; special tokens are what ``fill`` adds, and never within ``text``."""

@@ -6,6 +6,7 @@ not safetensors are never read.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -28,10 +29,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils import GENERATION_CONFIG_NAME, find_adapter_config_file
 
 from pipeline_lib.identity.content import DigestCache
-from pipeline_lib.policies.model_config import CONFIG, NAMED, needs_conversion
+from pipeline_lib.policies.model_config import CONFIG, NAMED, adapter_refusal, needs_conversion
 from pipeline_lib.policies.model_files import Progress, local_folder, source_digest
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.weight_files import check_weight_files, converted_weights
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 _NUMBER = re.compile(r"\d+")
+#: Masks that older releases of transformers saved with the weights of GPT-2 and its relatives.
+_OLD_MASK = re.compile(r"(^|\.)(attn|attention)\.(bias|masked_bias|causal_mask)$")
 _contents = DigestCache()  # shared, because a process may load a model more than once
 
 
@@ -52,16 +55,22 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
     Raises:
         PolicyError: it does not exist, is not a causal language model, or does not support this attention.
     """
-    folder, attention_of = local_folder(path), None if attention == "auto" else attention
-    asked: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of, "output_loading_info": True}
+    folder = local_folder(path)
     model: PreTrainedModel
     with _loading_errors(path):
-        config = AutoConfig.from_pretrained(folder, revision=revision)
+        config = _config(path, folder, revision)
+        asked: dict[str, Any] = {
+            "dtype": dtype,
+            "attn_implementation": _attention(path, config, attention),
+            "output_loading_info": True,
+        }
         known: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
         check_weight_files(Path(folder))
         weights = converted_weights(Path(folder), dtype) if isinstance(known, type) else None
         if weights is None:
-            whole: Any = AutoModelForCausalLM.from_pretrained(folder, revision=revision, use_safetensors=True, **asked)
+            whole: Any = AutoModelForCausalLM.from_pretrained(
+                folder, revision=revision, use_safetensors=True, trust_remote_code=False, **asked
+            )
             model, found = whole
         else:
             model, found = known.from_pretrained(None, config=config, state_dict=weights, **asked)
@@ -72,22 +81,48 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
     return model
 
 
+def _config(path: str, folder: str, revision: str) -> Any:
+    """Return the configuration of a model; raises PolicyError if there is an adapter, alone or beside it."""
+    adapter = find_adapter_config_file(folder, revision=revision)
+    if adapter is not None:
+        raise adapter_refusal(path, (Path(adapter).parent / CONFIG).is_file())
+    return AutoConfig.from_pretrained(folder, revision=revision, trust_remote_code=False)
+
+
+def limits_attention(config: Any) -> bool:
+    """Return whether a model limits attention scores, as Gemma 2 does; sdpa of transformers leaves that out."""
+    return bool(getattr(config.get_text_config(), "attn_logit_softcapping", None))
+
+
+def _attention(path: str, config: Any, asked: str) -> str | None:
+    """Return the implementation of attention; None leaves the choice to transformers."""
+    if not limits_attention(config):
+        return None if asked == "auto" else asked
+    if asked == "sdpa":
+        raise PolicyError(
+            f"policy.attention: {path} limits attention scores (attn_logit_softcapping in its {CONFIG}), which sdpa "
+            "leaves out; it would be another model. Set it to auto, eager or flash_attention_2"
+        )
+    return "eager" if asked == "auto" else asked
+
+
 def _refuse_wrong_weights(path: str, model: PreTrainedModel, missing: Collection[str], unused: Collection[str]) -> None:
     """Raise PolicyError if the weights in the files are not those of the model, or are no numbers.
 
-    For ``missing`` ones transformers draws others.  ``unused`` ones belong to another task or to layers that its
-    configuration leaves out.
+    For ``missing`` ones transformers draws others.  ``unused`` ones are of another task, or of modules that the model
+    has too: of further layers, or biases and scales that its configuration leaves out.
     """
     if missing:
         raise PolicyError(
             f"policy.models: {path}: weights that {CONFIG} asks for are not in the files ({len(missing)}, such as "
             f"{min(missing)}); they would be random. Fetch the model again, or correct its {CONFIG}"
         )
-    kinds = {_NUMBER.sub("*", name) for name in model.state_dict()}
-    if further := [name for name in unused if _NUMBER.sub("*", name) in kinds]:
+    modules = {_NUMBER.sub("*", name) for name, _ in model.named_modules() if name}
+    further = [name for name in unused if _NUMBER.sub("*", name.rpartition(".")[0]) in modules]
+    if further := [name for name in further if not _OLD_MASK.search(name)]:
         raise PolicyError(
-            f"policy.models: {path}: the files have weights of more layers than {CONFIG} describes ({len(further)}, "
-            f"such as {min(further)}); without them it is another model. Correct its {CONFIG}"
+            f"policy.models: {path}: the files have layers, biases or scales that {CONFIG} does not describe "
+            f"({len(further)}, such as {min(further)}); without them it is another model. Correct its {CONFIG}"
         )
     for name, values in model.named_parameters():
         if not torch.isfinite(values.detach().abs().max()):
@@ -101,7 +136,13 @@ def without_weights(config: Mapping[str, Any]) -> Any:
         ValueError: transformers knows no such model.
     """
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+        plain = json.loads(json.dumps(dict(config)), object_hook=_infinity)
+        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**plain))
+
+
+def _infinity(found: dict[str, Any]) -> Any:
+    """Return the number that transformers writes as an object, since JSON has no infinity (Mamba-2 has one)."""
+    return float(found["__float__"]) if set(found) == {"__float__"} else found
 
 
 def linear_layers(model: Any) -> dict[str, list[tuple[int, int]]]:
@@ -119,7 +160,9 @@ def linear_layers(model: Any) -> dict[str, list[tuple[int, int]]]:
 def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a model; raises PolicyError if it does not exist or is not readable."""
     with _loading_errors(path):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(local_folder(path), revision=revision)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            local_folder(path), revision=revision, trust_remote_code=False
+        )
         return tokenizer
 
 
@@ -147,15 +190,16 @@ def describe_models(settings: PretrainedPolicy, progress: Progress | None = None
     """Fetch (and convert) every model of the team and return its identity: its commit, or digests of its files.
 
     Raises:
-        PolicyError: a model cannot be fetched.
+        PolicyError: a model cannot be fetched, or cannot be computed with this attention.
     """
-    return [_describe(path, settings.revision, progress) for path in dict.fromkeys(settings.models)]
+    return [_describe(path, settings, progress) for path in dict.fromkeys(settings.models)]
 
 
-def _describe(path: str, revision: str, progress: Progress | None) -> dict[str, Any]:
-    folder = local_folder(path, progress)
+def _describe(path: str, settings: PretrainedPolicy, progress: Progress | None) -> dict[str, Any]:
+    folder, revision = local_folder(path, progress), settings.revision
     with _loading_errors(path):
-        config = AutoConfig.from_pretrained(folder, revision=revision)
+        config = _config(path, folder, revision)
+    _attention(path, config, settings.attention)
     tokenizer = load_tokenizer(path, revision)
     facts = {
         "model": path,

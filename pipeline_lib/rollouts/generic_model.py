@@ -53,8 +53,10 @@ class GenericModel(RolloutModel):
         self.bytes_per_token = 4 * config.num_hidden_layers * heads * size * torch.finfo(dtype).bits // 8
         accepted = inspect.signature(_causal(plain).forward).parameters
         self._takes_positions = "position_ids" in accepted
-        self._last_only = "logits_to_keep" in accepted
-        self._cached = _row_cache(self._model)
+        #: Asks for the logits of the last token only.
+        self._last: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        with self._evaluating():
+            self._cached = _row_cache(self._model)
         self._cache: Any = None  # transformers' cache of the active slots; without one, their token ids
         self._mask = torch.zeros(0)
 
@@ -98,18 +100,20 @@ class GenericModel(RolloutModel):
 
     def _call(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Any:
         extra: dict[str, Any] = {"position_ids": positions} if self._takes_positions else {}
-        if self._last_only:
-            extra["logits_to_keep"] = 1
         with self._evaluating():
-            return self._model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
+            return self._model(
+                input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra, **self._last
+            )
 
     def _uncached(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return next-token logits of left-padded sequences, one sequence at a time, without padding or cache."""
         sequences = [row[seen.bool()] for row, seen in zip(ids, mask, strict=True)]
+        rows = []
         with self._evaluating():
-            return torch.stack(
-                [self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences]
-            )
+            for sequence in sequences:
+                logits = self._model(input_ids=sequence[None], use_cache=False, **self._last).logits
+                rows.append(logits[0, -1].float().clone())  # a view would keep the logits of all tokens
+        return torch.stack(rows)
 
     def reserve(self, slots: int, length: int, drawn: int) -> None:
         """Clear the slots; the cache grows as needed."""

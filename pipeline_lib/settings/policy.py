@@ -167,7 +167,7 @@ class PretrainedPolicy(Section):
         description="compute type; trained weights stay fp32; auto: the faster one where the base is made",
     )
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = Field(
-        "auto", description="attention implementation; auto: sdpa where the model has it"
+        "auto", description="attention implementation; auto: sdpa where the model has all of it, else eager"
     )
     chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template if it has one")
     stop_strings: tuple[str, ...] = Field((), description="texts that end an action, for base models")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pipeline_lib.play import Player
+from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.rollouts.engine import Sampling
 from tasks.use.local_server import RefusedError
 from tasks.use.queueing import Answer, Question
@@ -183,12 +184,15 @@ class RequestReader:
         policy = self._policy(request.model)
         if policy.chat:
             turns = [
-                {"role": "system" if message.role == "developer" else message.role, "content": message.text}
+                ("system" if message.role == "developer" else message.role, message.text)
                 for message in request.messages
             ]
-            encoded: Any = policy.tokenizer.apply_chat_template(
-                turns, add_generation_prompt=True, return_dict=True, enable_thinking=False
-            )
+            try:
+                prompt = policy.in_template(turns)
+            except PolicyError as error:
+                reason = f"the chat template of {request.model} refuses these messages: {error.__cause__}"
+                raise RefusedError(400, reason, "messages") from None
+            encoded: Any = policy.tokenizer(prompt, add_special_tokens=False)
             return self._agent_question(request, tuple(int(i) for i in encoded["input_ids"]), most)
         if [message.role for message in request.messages] != ["user"]:
             raise RefusedError(400, f"{request.model} has no chat template: send one user message", "messages")

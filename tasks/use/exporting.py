@@ -28,6 +28,7 @@ from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.lora import is_adapted, merged_state
 from pipeline_lib.policies.model_config import SUFFIX
 from pipeline_lib.policies.policy import Policy, Team, is_remote
+from pipeline_lib.policies.pretrained import limits_attention
 from pipeline_lib.policies.sizes import models_of
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.page import render
@@ -197,12 +198,14 @@ def _program(params: Params, team: Any, prompts: dict[str, str], bases: dict[str
     ``prompts`` has, by agent, its observation; ``bases``, by agent with an adapter, the base: a name on the hub, or a
     folder of the export; ``local``: no file is on the hub.
     """
+    eager = any(limits_attention(team.policy_of(agent).model.config) for agent in prompts)
+    more = ', attn_implementation="eager"' if eager else ""
     if not bases:
-        imports, load = _FULL, "model = AutoModelForCausalLM.from_pretrained(HERE / agent)"
+        imports, load = _FULL, f"model = AutoModelForCausalLM.from_pretrained(HERE / agent{more})"
     else:
         place = f"HERE / {bases!r}[agent]" if local else f"{bases!r}[agent]"
         imports = _ADAPTER
-        load = f"base = AutoModelForCausalLM.from_pretrained({place})\n    "
+        load = f"base = AutoModelForCausalLM.from_pretrained({place}{more})\n    "
         load += "model = PeftModel.from_pretrained(base, HERE / agent)"
     return _PROGRAM.format(
         imports=f"{_LOCAL}\n{imports}" if local else f"from pathlib import Path\n\n{imports}",

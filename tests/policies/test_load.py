@@ -134,17 +134,46 @@ TEMPLATE = (
 )
 
 
+def _with_template(model: Path, folder: Path, template: str) -> str:
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+    return str(folder)
+
+
 @pytest.mark.parametrize(("chat", "used"), [("auto", True), ("never", False)])
 def test_a_chat_template_is_used_where_there_is_one(
     foreign: Callable[[str], Path], tmp_path: Path, chat: str, used: bool
 ):
-    folder = Path(shutil.copytree(foreign("qwen3"), tmp_path / "chatty"))
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": TEMPLATE}))
-    policy = _team(tmp_path, models=(str(folder),), chat=chat).policy_of("main")
+    folder = _with_template(foreign("qwen3"), tmp_path / "chatty", TEMPLATE)
+    policy = _team(tmp_path, models=(folder,), chat=chat).policy_of("main")
     expected = "<user>def f(): ...<assistant>(no thought)" if used else "def f(): ..."
     assert policy.chat is used
     assert policy.decode(policy.encode("def f(): ...")) == expected
+
+
+def test_the_day_in_a_chat_template_is_a_fixed_one(foreign: Callable[[str], Path], tmp_path: Path):
+    template = "Today is {{ strftime_now('%d %b %Y, %H:%M') }}. {{ messages[-1]['content'] }}"
+    folder = _with_template(foreign("qwen3"), tmp_path / "dated", template)
+    policy = _team(tmp_path, models=(folder,)).policy_of("main")
+    assert policy.decode(policy.encode("Go.")) == "Today is 26 Jul 2024, 00:00. Go."
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ raise_exception('A system message is required') }}", "TemplateError: A system message is required"),
+        ("{% for m in messages %}", "TemplateSyntaxError: Unexpected end of template"),
+        ("{{ 'a' + 1 }}", "TypeError: can only concatenate str"),
+    ],
+)
+def test_a_chat_template_that_cannot_be_applied_is_refused_in_words(
+    template: str, reason: str, foreign: Callable[[str], Path], tmp_path: Path
+):
+    folder = _with_template(foreign("qwen3"), tmp_path / "broken", template)
+    policy = _team(tmp_path, models=(folder,)).policy_of("main")
+    with pytest.raises(PolicyError, match=rf"policy.chat: the chat template of {folder} .*\({reason}.*auto, never"):
+        policy.encode("Go.")
 
 
 def test_a_model_without_a_chat_template_gets_the_plain_text(foreign: Callable[[str], Path], tmp_path: Path):

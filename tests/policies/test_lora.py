@@ -148,6 +148,15 @@ def test_models_of_any_architecture_learn_through_adapters_and_merge(kind: str):
     assert not torch.allclose(_logits(plain), before, atol=1e-2)
 
 
+@pytest.mark.parametrize(("kind", "named"), [("mixtral", "mlp.experts.gate_up_proj"), ("lfm2", ""), ("qwen3", "")])
+def test_experts_that_get_no_adapter_are_named_once(kind: str, named: str, caplog: pytest.LogCaptureFixture):
+    base = random_policy(kind).model
+    for agent in ("helper", "main"):
+        attach(base, LoraAdapter(), agent, 0)
+    said = [record.getMessage() for record in caplog.records if "get no adapters" in record.getMessage()]
+    assert len(said) == bool(named) and all(named in text for text in said)
+
+
 def test_layers_that_peft_cannot_adapt_are_named():
     with pytest.raises(PolicyError, match=r"policy.adapter.targets: .*'out_proj'.*; name other layers, or set policy"):
         attach(random_policy("mamba").model, LoraAdapter(), "main", 0)

@@ -1,10 +1,11 @@
 """Sizes from a configuration alone, against the models that transformers makes of it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Mamba2Config
 from transformers.pytorch_utils import Conv1D
 
 from pipeline_lib.policies.embedded import make_config
@@ -54,6 +55,13 @@ def test_a_configuration_tells_the_sizes_of_the_model(name: str) -> None:
     sizes = sizes_of(CONFIGS[name])
     assert (sizes.parameters, sizes.linear) == made(AutoConfig.for_model(**CONFIGS[name]))
     assert sizes.fused == name.startswith(("llama", "qwen")) and sizes.whole_logits == (name == "gemma2")
+
+
+def test_a_configuration_with_infinity_is_read_from_its_file(tmp_path: Path) -> None:
+    """JSON has no infinity; Mamba-2's configuration has one."""
+    config = Mamba2Config(hidden_size=32, num_hidden_layers=2, vocab_size=64, num_heads=8, head_dim=8, n_groups=2)
+    config.save_pretrained(tmp_path)
+    assert sizes_of(load_config(str(tmp_path), "main") or {}).parameters == made(config)[0]
 
 
 def test_the_embedded_model_has_the_sizes_that_its_section_tells() -> None:

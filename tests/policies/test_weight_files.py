@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
+    Gemma2Config,
     GPT2Config,
     LlamaConfig,
     MixtralConfig,
@@ -18,9 +20,11 @@ from transformers import (
     Qwen2MoeConfig,
 )
 
+from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.policies.pretrained import load_model
+from pipeline_lib.policies.pretrained import describe_models, load_model, load_tokenizer
 from pipeline_lib.policies.weight_files import converted_weights
+from pipeline_lib.settings.policy import PretrainedPolicy
 
 SMALL: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}
 FEED_FORWARD = SMALL | {"intermediate_size": 96}
@@ -94,11 +98,79 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(tmp_path: Path, dtyp
     with pytest.raises(PolicyError, match=r"are not in the files \(9, such as model\.layers\.2"):
         load_model(str(config.parent), "main", dtype, "auto")
     config.write_text(config.read_text().replace('"num_hidden_layers": 3', '"num_hidden_layers": 1'))
-    with pytest.raises(PolicyError, match=r"more layers than config.json describes \(9, such as model\.layers\.1"):
+    with pytest.raises(PolicyError, match=r"layers, biases or scales .* not describe \(9, such as model\.layers\.1"):
         load_model(str(config.parent), "main", dtype, "auto")
-    further = {**whole, "value_head.weight": torch.zeros(1, 4)}  # of another task
-    model.save_pretrained(tmp_path / "further", state_dict=further)
-    load_model(str(tmp_path / "further"), "main", dtype, "auto")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("config", "name", "refused"),
+    [
+        (0, "model.layers.1.self_attn.q_proj.bias", True),
+        (0, "model.layers.0.mlp.up_proj.weight_scale_inv", True),  # of weights in eight bits
+        (0, "value_head.weight", False),  # of another task
+        (0, "model.layers.0.self_attn.rotary_emb.inv_freq", False),
+        (2, "transformer.h.0.attn.bias", False),  # masks, which older releases saved
+        (2, "transformer.h.0.attn.masked_bias", False),
+    ],
+)
+def test_weights_that_a_module_has_no_place_for_are_refused(
+    tmp_path: Path, dtype: torch.dtype, config: int, name: str, refused: bool
+) -> None:
+    """transformers leaves them out."""
+    model = AutoModelForCausalLM.from_config(CONFIGS[config])
+    model.save_pretrained(tmp_path, state_dict={**model.state_dict(), name: torch.ones(64)})
+    if refused:
+        with pytest.raises(PolicyError, match=rf"{tmp_path}: .* config.json does not describe \(1, such as {name}\)"):
+            load_model(str(tmp_path), "main", dtype, "auto")
+    else:
+        load_model(str(tmp_path), "main", dtype, "auto")
+
+
+def test_an_adapter_alone_or_beside_a_model_is_refused(tmp_path: Path) -> None:
+    """transformers adds it to some of the agents' models, and not to others."""
+    model: Any = AutoModelForCausalLM.from_config(CONFIGS[0])
+    get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(str(tmp_path))
+    for held in (r"an adapter \(adapter_config.json\) and no model", r"a model and an adapter"):
+        for load in (lambda: load_model(str(tmp_path), "main", torch.float32, "auto"), lambda: config_of(tmp_path)):
+            with pytest.raises(PolicyError, match=rf"policy.models: {tmp_path}: it holds {held}.* Merge the adapter"):
+                load()
+        AutoModelForCausalLM.from_config(CONFIGS[0]).save_pretrained(tmp_path)
+
+
+def config_of(folder: Path) -> Any:
+    return load_config(str(folder), "main")
+
+
+def test_a_limit_on_attention_scores_is_never_left_out(tmp_path: Path) -> None:
+    """sdpa of transformers ignores that of Gemma 2."""
+    config = Gemma2Config(**FEED_FORWARD, num_key_value_heads=2, head_dim=16, attn_logit_softcapping=0.5)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    for asked in ("auto", "eager"):
+        assert load_model(str(tmp_path), "main", torch.float32, asked).config._attn_implementation == "eager"
+    with pytest.raises(PolicyError, match=rf"policy.attention: {tmp_path} .* auto, eager or flash_attention_2"):
+        load_model(str(tmp_path), "main", torch.float32, "sdpa")
+    with pytest.raises(PolicyError, match=r"policy\.attention"):  # already where the base is made
+        describe_models(PretrainedPolicy(models=(str(tmp_path),), attention="sdpa"))
+
+
+def test_code_in_a_folder_is_refused_without_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": names}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", None]}})
+    )
+    (tmp_path / "own.py").write_text("raise SystemExit('was run')")
+    questions: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text="": questions.append(text) or "n")
+    for load in (lambda: load_model(str(tmp_path), "main", torch.float32, "auto"), lambda: tokenizer_of(tmp_path)):
+        with pytest.raises(PolicyError, match=r"cannot be loaded \(.* custom code"):
+            load()
+    assert not questions
+
+
+def tokenizer_of(folder: Path) -> Any:
+    return load_tokenizer(str(folder), "main")
 
 
 MEASURED = """

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import Cache
 
+from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.computing import cpu_numerics
 from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_prompts
 from pipeline_lib.rollouts.actions import decode_all
@@ -10,6 +12,7 @@ from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
 from pipeline_lib.rollouts.generic_model import GenericModel
 from pipeline_lib.rollouts.rollout_model import RolloutModel
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from pipeline_lib.settings.policy import LoraAdapter
 from tests.rollouts.tiny import CONFIGS, FAST, policy, reference_logits
 
 
@@ -109,6 +112,28 @@ def test_adapters_are_merged_into_the_copy_and_not_into_the_policy(fast: bool) -
     for name, tensor in team.model.get_base_model().state_dict().items():
         if "lora_" not in name:
             assert torch.equal(tensor, base[name.replace(".base_layer", "")])
+
+
+def test_a_model_in_training_is_sampled_with_its_cache() -> None:
+    """Under gradient checkpointing transformers makes none."""
+    model = attach(policy("gemma2").model, LoraAdapter(), "team", 0)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    taken = GenericModel(model, torch.float32)
+    assert taken.live and isinstance(taken.prefill([(5, 6, 7)], keep=True).cache[0], Cache) and model.training
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "mamba"])
+def test_logits_are_computed_for_the_last_token_only(kind: str) -> None:
+    """Those of whole prompts took 1.5 GiB with 262,145 tokens in the vocabulary."""
+    model = policy(kind).model
+    shapes = []
+    model.get_output_embeddings().register_forward_hook(lambda head, given, out: shapes.append(out.shape[1]))
+    taken = GenericModel(model, torch.float32)
+    shapes.clear()
+    with torch.inference_mode():
+        logits = taken.prefill([(5, 6, 7), (8, 9)], keep=False).logits
+    assert set(shapes) == {1} and logits.shape == (2, taken.vocabulary)
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -21,6 +21,7 @@ from pipeline_lib.rollouts.engine import EngineError, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from tasks.use.api_requests import ChatRequest, Limits, RequestReader
 from tasks.use.endpoint import make_app
+from tasks.use.local_server import RefusedError
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tests.served import served as serving
 from tests.training.conftest import SAMPLING, Agree, Toy, make_team
@@ -242,6 +243,22 @@ def test_white_space_that_no_reader_of_a_prompt_sees_need_not_be_sent():
     encode = player.team.policy_of("one").encode
     assert prompt("one", "pick red") == prompt("one", "pick red left") == encode("pick red left")
     assert prompt("two", "pick red") == encode("pick red") != encode("pick red left")
+
+
+def test_messages_that_a_chat_template_refuses_are_refused_with_its_reason():
+    player = make_player()
+    policy = player.team.policy_of("one")
+    policy.chat = True
+    policy.tokenizer.chat_template = (
+        "{% if messages[0].role != 'user' %}{{ raise_exception('no system message') }}{% endif %}"
+        "{{ strftime_now('%Y') }} {{ messages[0].content }}"
+    )
+    reader = RequestReader(player, ("one", "two"), toy, Limits(max_tokens=8))
+    asked = {"role": "user", "content": "pick red"}
+    prompt = reader.chat(ChatRequest(model="one", messages=[asked])).prompt
+    assert prompt == policy.encode("pick red") == tuple(policy.tokenizer("2024 pick red")["input_ids"])
+    with pytest.raises(RefusedError, match="the chat template of one refuses these messages: no system message"):
+        reader.chat(ChatRequest(model="one", messages=[{"role": "system", "content": "Be brief."}, asked]))
 
 
 def test_half_a_character_is_refused(served: Served):
