@@ -15,7 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import counts_in, model_refusal, prepared, refusal, room, sample, with_type
+from pipeline_lib.assembly.memory_check import (
+    BESIDE_IN_WORDS,
+    expected_problems,
+    model_refusal,
+    refusal,
+    room_of_run,
+    with_type,
+)
 from pipeline_lib.environment_api.metrics import Metric, describe, with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environment_kit.make import make_environment
@@ -122,13 +129,13 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     asked = params
     if gpu is None:
         params = with_type(params, BASE, measured=True)
-    limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
+    limit, on_gpu = room_of_run(params.policy) if gpu is None else (gpu * GIB, True)
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
     if text := model_refusal(params, sizes):
         raise SettingsError(text)
-    prompt = longest_prompt(params, (prepared(params, PROBLEMS) if known else ()) or sample(params), sizes)
-    counts = counts_in(params, PROBLEMS) if known else {}
+    problems, counts = expected_problems(params, PROBLEMS if known else None)
+    prompt = longest_prompt(params, problems, sizes)
     needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu, counts) for stage in STAGES}
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
     for heading in ("", *needs):
@@ -141,12 +148,13 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else ''}. The longest prompt is taken to have "
-        f"{prompt} tokens. Stages that run side by side (--jobs) add up."
+        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else BESIDE_IN_WORDS}. The "
+        "longest prompt is taken to have "
+        f"{prompt} tokens. A stage that does not fit beside others waits until they end (--jobs)."
     )
     if params is not asked and params.policy.kind == "pretrained":
         console.print(f"policy.dtype: auto stands for {params.policy.dtype}.")
-    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts):
+    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts, "" if on_gpu else BESIDE_IN_WORDS):
         console.print(text)
 
 

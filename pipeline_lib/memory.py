@@ -23,6 +23,8 @@ FIRST_LOGITS_BYTES = 256 * 2**20
 #: Calls that draw at least so many tokens for an action pack the base's matrices first, where that helps
 #: (`pipeline_lib.rollouts.kernels.packed`); it takes as long as two steps.
 PACKED_FROM = 32
+#: Free bytes that packed matrices leave at least: for kernels, the logits of the draws and the programs of the actions.
+LEFT_BESIDE_PACKED = 2**30
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
 #: Below a frozen head, probabilities are computed for such a part of these at a time: it stays in a processor's cache.
@@ -60,8 +62,10 @@ _CACHED = ("inactive_file", "active_file")
 
 
 def all_memory() -> int:
-    """Return the bytes that the processes here may hold together: the machine's, or less in a container."""
-    return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _groups())])
+    """Return the bytes that a process may hold here: the machine's, or less in a container or below its own limit."""
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    own = [] if space == resource.RLIM_INFINITY else [space]
+    return min([int(psutil.virtual_memory().total), *own, *(limit for limit, _ in _groups())])
 
 
 def free_memory() -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.identity.code import code_of, named_code, references_of
 from pipeline_lib.identity.content import DigestCache
@@ -134,6 +135,7 @@ class Experiment:
             # It loads torch, which other calls can do without.
             from pipeline_lib.policies.warm_start import build_base, later_turns
 
+            check_memory(self.params, "warm_start", self.problems("train"), folder)
             with progress("base policy") as report:
                 build_base(self.params.policy, self.problems_folder(), folder, report, later_turns(self.params))
         return folder

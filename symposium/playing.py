@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.evaluation.episodes import check_ranges
 from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
@@ -16,7 +17,7 @@ from symposium.arguments import check_list, check_type, check_whole
 from symposium.experiments import AN_EXPERIMENT, Experiment
 from symposium.results import Checkpoints, Evaluation, TrainingRun
 from symposium.showing import progress
-from symposium.teams import Project, Team
+from symposium.teams import Project, Team, setup_of
 
 
 def load_team(
@@ -84,6 +85,7 @@ def evaluate(
     Raises:
         TypeError: it is no team, or something in the list is no problem.
         EvaluationError: the infrastructure lost a greater share of the episodes than ``sandbox.infra_error_share``.
+        SettingsError: there is not enough memory.
         ValueError: there are no problems, one is of the test split, ids repeat, or ``samples`` or ``seed`` is no
             integer or too small.
     """
@@ -103,6 +105,7 @@ def evaluate(
             f"{tested[0]} is a problem of the test split; only the chain looks at it, and git counts every look"
         )
     drawn = params.evaluate.validation
+    check_memory(params, "sweep", played, setup_of(team.experiment).base, {"validation": len(played)})
     with team.open() as player:
         episodes = evaluate_team(
             player,

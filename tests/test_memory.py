@@ -62,3 +62,11 @@ def test_the_narrowest_of_the_groups_decides(
     monkeypatch.setattr(Path, "read_text", lambda path, **kept: read(shown.get(path, path), **kept))
     assert memory.all_memory() == 100 * MIB
     assert memory.free_memory() == (100 - 90 + 25) * MIB
+
+
+def test_a_limit_of_address_space_is_one_of_memory() -> None:
+    code = "from pipeline_lib.memory import all_memory, free_memory; print(all_memory() >> 20, free_memory() >> 20)"
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); {code}"
+    done = subprocess.run([sys.executable, "-c", limited], check=True, capture_output=True, text=True)
+    whole, free = map(int, done.stdout.split())
+    assert whole == 2048 and free < 2048

@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 from pipeline_lib.assembly.memory import longest_prompt, policy_names
-from pipeline_lib.assembly.memory_check import prepared
+from pipeline_lib.assembly.memory_check import expected_problems
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import SMALL_MODEL
 from pipeline_lib.policies.computing import faster_type
 from pipeline_lib.policies.sizes import Sizes, known_sizes
-from pipeline_lib.problems.splits import load_split
+from pipeline_lib.problems.splits import SPLITS
 from pipeline_lib.settings import Params
 
 #: Tokens of one timed stretch of a prompt or of an update.
@@ -96,20 +96,21 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(timings)
 
 
-def stage_seconds(params: Params, folder: Path, stage: str, sizes: Mapping[str, Sizes], pace: Pace) -> float | None:
+def stage_seconds(params: Params, prompt: int, counts: Mapping[str, int], stage: str, pace: Pace) -> float | None:
     """Return the seconds of a stage; None for one in which no model computes.
 
     Args:
         params: the settings.
-        folder: of the prepared problems, which may not be there yet.
+        prompt: tokens of the longest prompt.
+        counts: number of problems by split, where it is known.
         stage: name without seed, such as ``warm_start``, ``audit``, ``train``, ``sweep_single`` or ``test``.
-        sizes: of the models, by name of the policy.
-        pace: of the largest of them.
+        pace: of the largest model.
     """
     agents = len(find(params.environment.kind).agent_names(params) or ("first", "second"))
     turns = int(getattr(params.environment, "turns", 1))
-    prompt, written = longest_prompt(params, prepared(params, folder), sizes), params.rollouts.max_new_tokens
-    train, evaluate = params.train, params.evaluate
+    written, train, evaluate = params.rollouts.max_new_tokens, params.train, params.evaluate
+    asked = getattr(params.problems, "sizes", None)
+    sizes = {split: int(counts.get(split, getattr(asked, split, UNKNOWN_SIZE))) for split in SPLITS}
 
     def played(prompts: int, each: int) -> float:
         """Return the seconds of so many prompts with ``each`` actions, in all turns."""
@@ -131,21 +132,12 @@ def stage_seconds(params: Params, folder: Path, stage: str, sizes: Mapping[str, 
     if stage in ("sweep", "sweep_single"):
         count = agents if stage == "sweep" else 1
         checkpoints = 1 + math.ceil(train.steps / train.checkpoint_every)
-        size = _size(params, folder, "validation")
-        return START_S + checkpoints * played(count * size, evaluate.validation.samples)
+        return START_S + checkpoints * played(count * sizes["validation"], evaluate.validation.samples)
     if stage == "test":
         teams = agents * (1 + 2 * len(params.seeds.train) + len(evaluate.baselines))
         single = 1 + 2 * len(params.seeds.single_agent) if params.seeds.single_agent else 0
-        return START_S + (teams + single) * played(_size(params, folder, "test"), evaluate.test.samples)
+        return START_S + (teams + single) * played(sizes["test"], evaluate.test.samples)
     return None
-
-
-def _size(params: Params, folder: Path, split: str) -> int:
-    """Return the number of problems of a split: as prepared, else as set."""
-    if prepared(params, folder):
-        return len(load_split(folder, split))
-    sizes = getattr(params.problems, "sizes", None)
-    return int(getattr(sizes, split, UNKNOWN_SIZE))
 
 
 def seconds_of_stages(params: Params, folder: Path, stages: set[str]) -> dict[str, float]:
@@ -167,5 +159,7 @@ def seconds_of_stages(params: Params, folder: Path, stages: set[str]) -> dict[st
     largest = max(sizes.values(), key=lambda one: one.parameters)
     dtype = faster_type(largest) if params.policy.dtype == "auto" else params.policy.dtype
     pace = measured_pace(largest, getattr(torch, dtype))
-    by_stage = {stage: stage_seconds(params, folder, stage, sizes, pace) for stage in stages}
+    problems, counts = expected_problems(params, folder)
+    prompt = longest_prompt(params, problems, sizes)
+    by_stage = {stage: stage_seconds(params, prompt, counts, stage, pace) for stage in stages}
     return {stage: seconds for stage, seconds in by_stage.items() if seconds is not None}

@@ -23,7 +23,8 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   `pipeline_lib.training.fused_layers`;
 * critic: what the hidden states of `CRITIC_TOKENS` tokens take in one layer, or of fewer if texts have fewer;
 * kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`); where a small model is
-  trained, they fill torch's cache as well (`FULL_CACHES`);
+  trained, or one in bfloat16, they fill torch's cache as well (`FULL_CACHES`);
+* sandbox: its own processes, for each program that may run at the same time;
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
 
@@ -35,6 +36,7 @@ with a GPU.
 """
 
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +61,7 @@ from pipeline_lib.memory import (
 from pipeline_lib.policies.model_config import converted_already, needs_conversion
 from pipeline_lib.policies.policy import is_frozen, section_of
 from pipeline_lib.policies.sizes import Sizes
+from pipeline_lib.sandbox.jobs import SLOTS_PER_CORE
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.environment import Tools
 from pipeline_lib.settings.policy import AgentPolicy, PretrainedPolicy
@@ -71,6 +74,8 @@ GIB = 2**30
 JOINED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
 #: Python with torch, transformers, peft, Prefect and MLflow, as a stage loads them; on a GPU: torch's context there.
 LIBRARIES, GPU_CONTEXT = 600 * 2**20, 600 * 2**20
+#: Processes of the sandbox, and those of each slot: without and with packages, which texts of pretrained models import.
+SANDBOX, SLOT, SLOT_WITH_PACKAGES = 24 * 2**20, 24 * 2**20, 64 * 2**20
 #: How many actions stand in a prompt at most, by protocol.
 READ = {"decentralised": 0, "naive_concatenation": 0, "sequential_pipeline": 1, "one_round_discussion": 2}
 #: Tokens of a prompt where no prepared problem says more.
@@ -99,7 +104,8 @@ GAPS = 0.15
 #: What the trainer of a small model never gives back, since new pages would take longer than its work; and what is left
 #: where a call samples more actions than there are rows.
 SMALL_GAPS = 100 * 2**20
-#: How many caches of kernels are full in the training of a small model: torch's beside that of oneDNN.
+#: How many caches of kernels are full in the training of a small model, or of one in bfloat16: torch's beside that of
+#: oneDNN.
 FULL_CACHES = 2
 
 
@@ -194,6 +200,8 @@ def need(
     """
     policies = [held for name in sizes if (held := _held(params.policy, name, sizes[name])) is not None]
     needed = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
+    if not on_gpu and stage != "warm_start":
+        needed.lasting["sandbox"] = _sandbox(params)
     if stage == "warm_start":
         return _warm_start(params, needed, policies, prompt, on_gpu)
     if not policies:
@@ -250,11 +258,20 @@ def need(
             more = 2.0 * (matrices + largest.vocabulary * largest.width + expand)
             if needed.total + more <= limit:
                 needed.phases["sampling"]["packed matrices"] = more
-    if small and stage == "train":
+    if stage == "train" and not on_gpu and (small or (here and rolled == 2 and largest.fused)):
         needed.lasting["compiled kernels"] = FULL_CACHES * KERNEL * KEPT_KERNELS
     if not on_gpu and stage == "train" and params.train.processes > 1:
         needed.lasting["further processes"] = (params.train.processes - 1) * needed.total
     return needed
+
+
+def _sandbox(params: Params) -> float:
+    """Return what the processes hold in which programs of agents run, if they do so on this machine."""
+    if params.sandbox.kind not in ("process", "auto", "docker") or not find(params.environment.kind).runs_programs:
+        return 0.0
+    slots = params.sandbox.slots or SLOTS_PER_CORE * len(os.sched_getaffinity(0))
+    imported = params.policy.kind == "pretrained" and bool(getattr(params.sandbox, "packages", ()))
+    return SANDBOX + slots * float(SLOT_WITH_PACKAGES if imported else SLOT)
 
 
 def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:

@@ -24,6 +24,13 @@ HEADS = ("lm_head", "embed_out")
 _SAMPLE = {"train": 48, "validation": 4, "test": 4}
 
 
+#: Bytes of the command, Prefect's server and DVC beside the stages of a run; of a pretrained model the command measures
+#: the pace, for which it loads torch.
+BESIDE = {"embedded": 520 * 2**20, "pretrained": 820 * 2**20}
+
+BESIDE_IN_WORDS = " beside the command and its servers"
+
+
 def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
     """Return the bytes for a stage, and whether they are a GPU's: what is free ``now``, or all that there is."""
     if policy.kind == "pretrained":
@@ -36,6 +43,12 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
             free, whole = torch.cuda.mem_get_info()
             return float(free if now else whole), True
     return float(free_memory() + held_memory() if now else all_memory()), False
+
+
+def room_of_run(policy: PolicySettings) -> tuple[float, bool]:
+    """Return the bytes for a stage of a run that has not begun, and whether they are a GPU's."""
+    whole, on_gpu = room(policy, now=False)
+    return (whole if on_gpu else max(0.0, whole - BESIDE[policy.kind])), on_gpu
 
 
 def model_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
@@ -77,8 +90,12 @@ def refusal(
     limit: float,
     on_gpu: bool,
     counts: Mapping[str, int] | None = None,
+    beside: str = "",
 ) -> str:
-    """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit."""
+    """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit.
+
+    ``beside`` says in words what else takes memory and is not part of the limit.
+    """
     if text := model_refusal(params, sizes):
         return text
 
@@ -93,9 +110,16 @@ def refusal(
     shown = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value >= 0.05 * GIB)
     of = f"{wanted.rows} rows of {wanted.tokens} tokens in the cache; " if "cache" in wanted.parts else ""
     return (
-        f"{stage} needs {wanted.total / GIB:.1f} GiB of memory and there are {limit / GIB:.1f} ({of}{shown}); "
+        f"{stage} needs {_amount(wanted.total, limit)} GiB of memory and there are {_amount(limit, wanted.total)}"
+        f"{beside} ({of}{shown}); "
         f"{_remedy(params, lambda settings: most(settings)[1].total, limit)}"
     )
+
+
+def _amount(size: float, beside: float = 0.0) -> str:
+    """Return bytes as GiB, with so many digits that a close number ``beside`` them differs."""
+    digits = next(number for number in (1, 2, 3, 9) if f"{size / GIB:.{number}f}" != f"{beside / GIB:.{number}f}")
+    return f"{size / GIB:.{digits}f}"
 
 
 def with_type(params: Params, base: Path, measured: bool = False) -> Params:
@@ -140,40 +164,54 @@ def refusal_here(params: Params, problems: Path, base: Path) -> str:
         return str(error)
     if sizes is None:
         return ""
-    prompt = longest_prompt(params, prepared(params, problems), sizes)
-    limit, counts = room(params.policy, now=False), counts_in(params, problems)
-    return _refused(params, base, lambda known: refusal(known, STAGES, sizes, prompt, *limit, counts))
+    found, counts = expected_problems(params, problems)
+    prompt, limit = longest_prompt(params, found, sizes), room_of_run(params.policy)
+    beside = "" if limit[1] else BESIDE_IN_WORDS
+    return _refused(params, base, lambda known: refusal(known, STAGES, sizes, prompt, *limit, counts, beside))
 
 
-def prepared(params: Params, folder: Path) -> Sequence[Any]:
-    """Return the training problems in a folder, if there are some of this environment."""
-    with contextlib.suppress(OSError, ValueError, CorruptFileError):
-        if load_manifest(folder)["environment"] == params.environment.kind:
-            return load_split(folder, "train")
-    return ()
+def expected_problems(params: Params, folder: Path | None) -> tuple[Sequence[Any], dict[str, int]]:
+    """Return training problems, and the number of problems by split where it is known.
 
-
-def counts_in(params: Params, folder: Path) -> dict[str, int]:
-    """Return the number of problems by split in a folder, if there are some of this environment."""
-    with contextlib.suppress(OSError, ValueError, CorruptFileError):
-        manifest = load_manifest(folder)
-        if manifest["environment"] == params.environment.kind:
-            return {split: len(entry["hashes"]) for split, entry in manifest["splits"].items()}
-    return {}
-
-
-def sample(params: Params) -> Sequence[Any]:
-    """Return training problems of a source that makes them, or of a file; none where the source is on the hub."""
-    problems = params.problems
-    if isinstance(sizes := getattr(problems, "sizes", None), SplitSizes):
-        few = {split: min(count, getattr(sizes, split)) for split, count in _SAMPLE.items()}
+    They are those in a folder, if there are some of this environment; else a few of a source that makes them, or those
+    of a file; none where the source is on the hub.
+    """
+    if folder is not None:
+        with contextlib.suppress(OSError, ValueError, CorruptFileError):
+            manifest = load_manifest(folder)
+            if manifest["environment"] == params.environment.kind:
+                counts = {split: len(entry["hashes"]) for split, entry in manifest["splits"].items()}
+                return load_split(folder, "train"), counts
+    problems, made = params.problems, isinstance(getattr(params.problems, "sizes", None), SplitSizes)
+    if made:
+        few = {split: min(count, getattr(problems.sizes, split)) for split, count in _SAMPLE.items()}
         problems = problems.model_copy(update={"sizes": SplitSizes(**few)})
     elif not Path(getattr(problems, "source", "")).is_file():
-        return ()
+        return (), {}
     with contextlib.suppress(ValueError, ImportError):
-        found: Sequence[Any] = find(params.environment.kind).make_problems(problems)["train"]
-        return found
-    return ()
+        splits = find(params.environment.kind).make_problems(problems)
+        return splits["train"], {} if made else {split: len(found) for split, found in splits.items()}
+    return (), {}
+
+
+def computed_need(params: Params, stage: str, problems: Path, base: Path, limit: float, on_gpu: bool) -> float:
+    """Return the bytes that a stage will need with so many to go by; 0 if the sizes of a model are not known.
+
+    Args:
+        params: the settings.
+        stage: as `need`.
+        problems, base: as `refusal_here`.
+        limit, on_gpu: as `need`.
+    """
+    try:
+        sizes = known_sizes(params.policy, policy_names(params))
+    except PolicyError:  # the stage tells it
+        sizes = None
+    if sizes is None:
+        return 0.0
+    found, counts = expected_problems(params, problems)
+    known, prompt = with_type(params, base), longest_prompt(params, found, sizes)
+    return need(known, stage, sizes, prompt, limit, on_gpu, counts).total
 
 
 def check_memory(
@@ -200,9 +238,10 @@ def check_memory(
         raise SettingsError(text)
 
 
-#: Settings that save memory, with values from the mildest; those of the first line change no result.
+#: Settings that save memory, with values from the mildest; those of the first two lines change no result.
 _SAVINGS: tuple[tuple[str, Sequence[Any]], ...] = (
     ("rollouts.rows", (256, 128, 64, 32, 16, 8, 4, 2, 1)),
+    ("sandbox.slots", (4, 2, 1)),
     ("policy.gradient_checkpointing", (True,)),
     ("train.micro_batch_tokens", (1024, 512, 256, 128)),
     ("policy.dtype", ("bfloat16",)),
@@ -213,23 +252,28 @@ _SAVINGS: tuple[tuple[str, Sequence[Any]], ...] = (
 
 
 def _remedy(params: Params, total: Callable[[Params], int], limit: float) -> str:
-    """Return what to set: one setting if one is enough, else as few as possible."""
-    changed, told = params, list[str]()
-    for name, values in _SAVINGS:
+    """Return what to set: one setting if one is enough, else as few and as mild ones as possible."""
+    smaller = {name: [value for value in values if _smaller(params, name, value)] for name, values in _SAVINGS}
+    for name, values in smaller.items():
         for value in values:
-            if _smaller(params, name, value) and total(_with(params, name, value)) <= limit:
+            if total(_with(params, name, value)) <= limit:
                 return f"set {name} to {_shown(value)}"
-    for name, values in _SAVINGS:
-        before = total(changed)
-        for value in values:
-            if not _smaller(params, name, value):
-                continue
-            tried = _with(changed, name, value)
-            if total(tried) <= limit:
-                return f"set {' and '.join([*told, f'{name} to {_shown(value)}'])}"
-        if _smaller(params, name, values[-1]) and total(tried := _with(changed, name, values[-1])) < 0.98 * before:
-            changed, told = tried, [*told, f"{name} to {_shown(values[-1])}"]
-    return f"no setting makes it fit: it takes {total(changed) / GIB:.1f} GiB at the least; use a smaller model"
+    changed, taken = params, dict[str, Any]()
+    for name, values in smaller.items():
+        if values and total(tried := _with(changed, name, values[-1])) < 0.98 * total(changed):
+            changed, taken[name] = tried, values[-1]
+    if total(changed) > limit:
+        return f"no setting makes it fit: it takes {_amount(total(changed))} GiB at the least; use a smaller model"
+    present = params.model_dump(mode="json")
+    # From the least mild on: each as it was if that is enough, else as mild as the others allow.
+    for name in reversed(taken):
+        section, _, key = name.partition(".")
+        for value in (present[section][key], *smaller[name]):
+            if total(tried := _with(changed, name, value)) <= limit:
+                changed, taken[name] = tried, value
+                break
+    told = [f"{name} to {_shown(value)}" for name, value in taken.items() if value in smaller[name]]
+    return f"set {' and '.join(told)}"
 
 
 def _smaller(params: Params, name: str, value: Any) -> bool:
@@ -242,6 +286,8 @@ def _smaller(params: Params, name: str, value: Any) -> bool:
         return bool(present.kind != value["kind"])
     if isinstance(value, (bool, str)):
         return bool(present != value)
+    if name == "sandbox.slots":
+        return bool(not present or value < present)  # 0: some for each core
     return bool(present == "auto" or value < present)
 
 

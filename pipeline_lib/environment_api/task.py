@@ -74,6 +74,7 @@ class Task(ABC):
     #: By which of an outcome's ``details`` agents could choose one of several attempts, as `Environment.for_choice`
     #: says; empty if there is nothing.
     chosen_by: ClassVar[Literal["", "visible", "answer"]] = ""
+    runs_programs: ClassVar[bool] = False  #: what agents write runs in the sandbox, whose memory is planned
     rewards_agents: ClassVar[bool] = False  #: outcomes say what each agent earns by itself (`Outcome.agent_rewards`)
     #: Distributions that are not among the library's own requirements and on whose version results depend.
     packages: ClassVar[tuple[str, ...]] = ()

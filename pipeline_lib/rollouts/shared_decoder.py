@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from pipeline_lib.memory import PACKED_FROM, SMALL_MODEL, free_memory
+from pipeline_lib.memory import LEFT_BESIDE_PACKED, PACKED_FROM, SMALL_MODEL, free_memory
 from pipeline_lib.policies.lora import plain_model
 from pipeline_lib.rollouts.base_weights import MATRICES, adapters_of, base_weights, linear
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
@@ -111,7 +111,8 @@ class SharedDecoder(FusedDecoder):
         if isinstance(self._kernels, PackedKernels) and drawn >= PACKED_FROM:
             matrices = [getattr(layer, name) for layer in self._base.layers for name in MATRICES]
             expand = [delta.expand.to(self.dtype) for deltas in self._deltas for delta in deltas.values()]
-            if 2 * sum(matrix.nbytes for matrix in (*matrices, *expand, self._base.head)) < free_memory():
+            size = sum(matrix.nbytes for matrix in (*matrices, *expand, self._base.head))
+            if size + max(size, LEFT_BESIDE_PACKED) < free_memory():
                 self._weights = _pack(self._base, self._deltas)
         if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
             self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
 from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
-from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import SLOTS_PER_CORE, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import LocalBackend, blank_verdict
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, find_packages
 from pipeline_lib.sandbox.ray_backend import RayBackend
@@ -62,7 +62,7 @@ def open_backend(name: str, slots: int, limits: Limits, options: dict[str, Any])
 
 def _local(name: str, slots: int, limits: Limits, jails: list[str], options: dict[str, Any]) -> Backend:
     config = {
-        "slots": slots or 4 * len(os.sched_getaffinity(0)),
+        "slots": slots or SLOTS_PER_CORE * len(os.sched_getaffinity(0)),
         "jails": jails,
         "min_isolation": options.get("min_isolation", "seccomp"),
         "filters": {name: program.hex() for name, program in filters().items()},

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+SLOTS_PER_CORE = 4
+"""Programs that run at the same time where nobody says how many."""
+
 
 class Status(StrEnum):
     """How a program ended.  ``infra_error`` is the only status that the program did not cause; it gives no reward."""

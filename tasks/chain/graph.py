@@ -195,7 +195,7 @@ def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
     of the model on this machine (`pipeline_lib.assembly.duration`).  Otherwise ``meta.seconds`` in dvc.yaml, or
     `UNKNOWN_S`.
     """
-    last, stages, params = read_seconds(project), _stages(project), _params(project)
+    last, stages, params = read_seconds(project), _stages(project), params_of(project)
     computed: dict[str, float] = {}
     if params is not None and params.policy.kind == "pretrained" and not set(names) <= set(last):
         # torch takes two seconds to load, and runs of embedded models do not need it here
@@ -321,7 +321,7 @@ def _no_stage(target: str, known: Collection[str]) -> ArgumentError:
     return ArgumentError(f"there is no stage {target!r}{alike}")
 
 
-def _params(project: Path) -> Params | None:
+def params_of(project: Path) -> Params | None:
     """Return the settings of a project; None if they are wrong, which the stages report."""
     with contextlib.suppress(SettingsError, OSError):
         return load_params(project / "params.yaml", project / "conf")
@@ -330,7 +330,7 @@ def _params(project: Path) -> Params | None:
 
 def _seconds_file(project: Path) -> Path:
     """Return the file of the run times with the project's model; of a pretrained one: with all of the settings."""
-    params = _params(project)
+    params = params_of(project)
     if params is None:
         return places().home / "seconds" / "unknown.json"
     of = params.policy if params.policy.kind == "embedded" else params

@@ -20,7 +20,8 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 
-from tasks.chain.graph import Stage, expected_seconds, remaining_s, remember_seconds
+from tasks.chain.graph import Stage, expected_seconds, params_of, remaining_s, remember_seconds
+from tasks.chain.memory_shares import MemoryShares
 from tasks.chain.stage_process import StageFailedError, StageLog, StageProcess, readable
 from tasks.runtime.flow_runs import PARENT_TASK, untagged
 from tasks.runtime.progress import duration
@@ -183,12 +184,19 @@ def run_chain(
     waiting = [name for name in chain if name in run.stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
+    shares, held_up = MemoryShares(params_of(run.project), run.project), set[str]()
     share = 0.0
     with _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
                 if len(running) >= run.jobs:
                     break
+                if name in held_up:
+                    continue  # nothing has ended since
+                if why := shares.take(name):
+                    held_up.add(name)
+                    get_run_logger().info("%s", why)
+                    continue
                 waiting.remove(name)
                 running.add(name)
                 with untagged():
@@ -204,6 +212,8 @@ def run_chain(
             except queue.Empty:
                 continue
             running.discard(name)
+            shares.give_back(name)
+            held_up.clear()
             try:
                 worked[name] = future.result()
                 if run.shared is not None and worked[name]:

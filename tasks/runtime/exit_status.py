@@ -129,14 +129,27 @@ def server_is_gone(error: BaseException) -> bool:
 def is_explained(error: BaseException) -> bool:
     """Return whether an error needs no traceback: errors of this project and of the file system."""
     ours = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
-    return ours or isinstance(error, OSError) or _disk_is_full(error)
+    return ours or isinstance(error, OSError) or _disk_is_full(error) or _memory_is_full(error)
 
 
 def explanation(error: BaseException) -> str:
-    """Return an error's text, with advice if the disk is full."""
+    """Return an error's text, with advice if the disk or the memory is full."""
     if _disk_is_full(error) and _ADVICE not in str(error):  # the error of a stage already has it
         return f"{error}; {_ADVICE}"
+    if _memory_is_full(error):
+        return (
+            f"there was not enough memory ({' '.join(str(error).split())[:200] or type(error).__name__}); a limit of "
+            "address space (ulimit -v) has to be greater than what `symposium plan --memory` shows, for it counts what "
+            "is only reserved, too"
+        )
     return str(error) or type(error).__name__
+
+
+def _memory_is_full(error: BaseException) -> bool:
+    """Return whether an allocation in main memory failed, which torch reports by words."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error) and "allocate" in str(error)
+    )
 
 
 def _disk_is_full(error: BaseException) -> bool:

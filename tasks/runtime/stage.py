@@ -24,7 +24,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.memory import STAGES
-from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
+from pipeline_lib.assembly.memory_check import check_memory, expected_problems
 from pipeline_lib.locks import locked
 from pipeline_lib.sampling_progress import sampling_shown_by
 from pipeline_lib.settings import Params, SettingsError, load_params
@@ -112,7 +112,8 @@ def stage(
     """
     everything = whole(params)
     if (kind := name.partition(" ")[0]) in STAGES:
-        check_memory(everything, kind, prepared(everything, PROBLEMS), BASE, counts_in(everything, PROBLEMS))
+        problems, counts = expected_problems(everything, PROBLEMS)
+        check_memory(everything, kind, problems, BASE, counts)
     settings = everything.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
     run_of_all = run_name(settings)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pipeline_lib.assembly.memory_check import check_memory, expected_problems
 from pipeline_lib.assembly.players import opened as open_player
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play import Player
@@ -13,6 +14,7 @@ from pipeline_lib.play.roots import Root, paired
 from pipeline_lib.play.watching import Generation, Watcher
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.settings import Params
+from tasks.experiment.arms import BASE, PROBLEMS
 from tasks.experiment.setups import setup_of
 from tasks.use.choosing import Choice, ChoiceError
 from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show
@@ -25,7 +27,9 @@ def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Play
     Raises:
         ChoiceError: the team has no policy for an agent of ``problem``, which it will play, or cannot play it.
         ProblemsError: no problems were prepared.
+        SettingsError: there is not the memory for it now.
     """
+    check_memory(params, "play", expected_problems(params, PROBLEMS)[0], BASE)
     with open_player(setup_of(params, choice.arm), choice.folder) as player:
         if problem is not None:
             _refuse_unplayable(player, problem)

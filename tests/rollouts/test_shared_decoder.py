@@ -8,6 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
+from pipeline_lib.memory import LEFT_BESIDE_PACKED
 from pipeline_lib.policies.adapted_linear import attach
 from pipeline_lib.policies.lora import merged_state, plain_model
 from pipeline_lib.policies.policy import Policy
@@ -255,7 +256,8 @@ def test_matrices_are_packed_if_there_is_room(monkeypatch: pytest.MonkeyPatch):
     size = sum(tensor.nbytes for tensor in (*matrices, *expand, decoder._base.head))
     packed: list[torch.Tensor] = []
     monkeypatch.setattr(shared_decoder, "packed", lambda weight: packed.append(weight) or weight)
-    for free, drawn, count in ((2 * size, 32, 0), (2 * size + 1, 31, 0), (2 * size + 1, 32, len(matrices) + 1)):
+    least = size + LEFT_BESIDE_PACKED
+    for free, drawn, count in ((least, 32, 0), (least + 1, 31, 0), (least + 1, 32, len(matrices) + 1)):
         monkeypatch.setattr(shared_decoder, "free_memory", lambda free=free: free)
         decoder.reserve(4, 60, drawn)
         decoder.free()

@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import signal
+import subprocess
 import sys
 
 import httpx
@@ -28,6 +29,16 @@ def test_a_full_disk_needs_no_traceback_whoever_reports_it():
         assert explanation(OSError(explanation(error))) == explanation(error)
         assert is_explained(error) and explanation(error).startswith(f"{words}; the disk is full: free some space")
     assert not is_explained(SafetensorError("header too large"))
+
+
+def test_memory_that_is_full_needs_no_traceback_either():
+    code = "import resource, torch; resource.setrlimit(resource.RLIMIT_AS, (8 << 30,) * 2); torch.empty(1 << 36)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    words = done.stderr.splitlines()[-1].removeprefix("RuntimeError: ")
+    for error in (RuntimeError(words), MemoryError()):
+        assert is_explained(error) and "`symposium plan --memory`" in explanation(error)
+    assert words[:40] in explanation(RuntimeError(words))
+    assert not is_explained(RuntimeError("shapes cannot be multiplied"))
 
 
 def test_a_damaged_file_is_a_sentence(capsys: pytest.CaptureFixture[str]):

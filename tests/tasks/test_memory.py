@@ -13,7 +13,15 @@ import pytest
 
 from pipeline_lib.assembly import memory_check
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import check_memory, model_refusal, refusal, refusal_here, sample, with_type
+from pipeline_lib.assembly.memory_check import (
+    check_memory,
+    computed_need,
+    expected_problems,
+    model_refusal,
+    refusal,
+    refusal_here,
+    with_type,
+)
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.memory import CRITIC_TOKENS
 from pipeline_lib.policies import computing
@@ -22,10 +30,12 @@ from pipeline_lib.policies.model_config import CONVERSION, NAMED, ORIGIN_FILE, m
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
-from pipeline_lib.project import BASE
+from pipeline_lib.project import BASE, PROBLEMS
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.storage import write_json
+from tasks.chain import memory_shares
+from tasks.chain.memory_shares import MemoryShares
 from tasks.experiment.check_run import check_run
 from tests.policies.measured_warm_start import PROMPT as WARM_START_PROMPT
 from tests.training.measured_update import PROMPT
@@ -153,6 +163,20 @@ def test_what_a_critic_reads_at_once_is_bounded() -> None:
     assert read("counterfactual", problems_per_step=64, group_size=8) == CRITIC_TOKENS * each
 
 
+def test_the_sandbox_is_counted_where_programs_of_agents_run_on_this_machine() -> None:
+    def held(stage: str = "train", gpu: bool = False, **sections: Any) -> int:
+        params = settings(**sections)
+        return round(need(params, stage, known(params), 200, LARGE, gpu).lasting.get("sandbox", 0) / 2**20)
+
+    eight = {"sandbox": {"slots": 8}}
+    assert held(**eight) == held("test", **eight) == 24 + 8 * 24
+    assert held(**eight | {"policy": "smollm2-135m"}) == 24 + 8 * 64
+    assert held(**eight | {"policy": "smollm2-135m", "sandbox": {"slots": 8, "packages": []}}) == 24 + 8 * 24
+    assert held() == 24 + 4 * len(os.sched_getaffinity(0)) * 24
+    assert held("warm_start", **eight) == held(gpu=True, **eight) == held(**eight, environment="philosophers") == 0
+    assert held(sandbox={"kind": "remote", "address": "http://127.0.0.1:1", "token_file": "token"}) == 0
+
+
 def test_rows_follow_the_memory_that_is_left() -> None:
     params = settings(**SMOL, rollouts={"max_new_tokens": 128})
     rows = [need(params, "sweep", known(params), 512, limit * GIB).rows for limit in (3, 6, 40)]
@@ -169,8 +193,11 @@ REMEDY = re.compile(r"set (?P<changes>.+)$")
         ({**SMOL, "rollouts": {"rows": 400, "max_new_tokens": 1024}}, 24, "set rollouts.rows to 128"),
         ({**SMOL, "rollouts": {"rows": 256, "max_new_tokens": 1024}}, 4, "set rollouts.rows to "),
         (
-            {"policy": {"kind": "pretrained", "models": ["smollm2-135m"], "gradient_checkpointing": False}},
-            2,
+            {
+                "policy": {"kind": "pretrained", "models": ["smollm2-135m"], "gradient_checkpointing": False},
+                "sandbox": {"slots": 1},
+            },
+            2.1,
             "set policy.gradient_checkpointing to true",
         ),
         (
@@ -184,7 +211,7 @@ REMEDY = re.compile(r"set (?P<changes>.+)$")
 def test_a_refusal_has_numbers_and_what_it_says_to_set_fits(sections: dict[str, Any], limit: float, said: str) -> None:
     params = settings(**sections)
     message = refused(params, limit * GIB)
-    assert re.match(rf"\w+ needs \d+\.\d GiB of memory and there are {limit:.1f} \(", message), message
+    assert re.match(rf"\w+ needs [\d.]+ GiB of memory and there are {limit:.1f}\d* \(", message), message
     assert said in message
     if match := REMEDY.search(message):
         changed = params.model_dump(mode="json")
@@ -194,6 +221,69 @@ def test_a_refusal_has_numbers_and_what_it_says_to_set_fits(sections: dict[str, 
                 int(value) if value.isdigit() else value
             )
         assert refused(Params.model_validate(changed), limit * GIB) == ""
+
+
+def test_several_settings_are_as_few_and_as_mild_as_possible() -> None:
+    params = settings(**SMOL, rollouts={"rows": 256, "max_new_tokens": 64})
+    for limit, count in ((1.8, 3), (2.0, 2)):
+        match = REMEDY.search(refused(params, limit * GIB))
+        assert match is not None
+        changes = [change.split(" to ") for change in match["changes"].split(" and ")]
+        assert len(changes) == count
+        for number, (name, value) in enumerate(changes):
+            others = [f"{key}={other}" for key, other in (*changes[:number], *changes[number + 1 :])]
+            milder = [f"{name}={int(value) * 2}"] if value.isdigit() else []
+            for tried in ([], milder):
+                assert refused(with_changes(params, *others, *tried), limit * GIB), f"{name} can be milder"
+
+
+def with_changes(params: Params, *changes: str) -> Params:
+    content = params.model_dump(mode="json")
+    for name, value in (change.split("=") for change in changes):
+        section, key = name.split(".")
+        content[section][key] = int(value) if value.isdigit() else value
+    return Params.model_validate(content)
+
+
+def test_numbers_that_are_close_have_more_digits() -> None:
+    params = settings()
+    limit = max(need(params, stage, known(params), 512, LARGE).total for stage in STAGES) - 2**23
+    assert re.match(r"\w+ needs (\d+\.\d\d+) GiB of memory and there are (?!\1)\d+\.\d\d+ \(", refused(params, limit))
+
+
+def test_before_problems_are_prepared_a_run_is_not_refused_for_longer_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the context for their length, of which the warm start's activations are twice as much."""
+    params = settings(environment="coding-quick")
+    whole = memory_check.BESIDE["embedded"] + max(
+        computed_need(params, stage, tmp_path, tmp_path, LARGE, on_gpu=False) for stage in STAGES
+    )
+    for free, fits in ((whole + 2**20, True), (whole - 2**20, False)):
+        monkeypatch.setattr(memory_check, "all_memory", lambda free=free: free)
+        assert (refusal_here(params, tmp_path, tmp_path) == "") == fits
+
+
+@pytest.mark.parametrize("kind", ["embedded", "pretrained"])
+def test_stages_side_by_side_do_not_count_on_the_same_memory(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = settings(**SMOL) if kind == "pretrained" else settings()
+    one = computed_need(params, "train", tmp_path / PROBLEMS, tmp_path / BASE, LARGE, on_gpu=False)
+    monkeypatch.setattr(memory_shares, "free_memory", lambda: int(2.5 * one))
+    shares = MemoryShares(params, tmp_path)
+    assert shares.take("train@0") == shares.take("train_single@0") == ""
+    assert re.fullmatch(
+        r"train@1 waits: it needs [\d.]+ GiB of memory, beside train@0, train_single@0 there are [\d.]+",
+        shares.take("train@1"),
+    )
+    assert shares.take("report") == "", "only stages with models count"
+    shares.give_back("train@0")
+    assert shares.take("train@1") == ""
+    monkeypatch.setattr(memory_shares, "free_memory", lambda: 0)
+    alone = MemoryShares(params, tmp_path)
+    assert alone.take("train@0") == "", "it says itself what to set"
+    assert alone.take("train@1") != "" and MemoryShares(None, tmp_path).take("train@0") == ""
 
 
 @pytest.mark.parametrize("rows", [256, "auto"])
@@ -345,7 +435,7 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
         text=True,
     )
     estimated = need(params, "train", known(params), PROMPT, LARGE)
-    del estimated.lasting["compiled kernels"]  # nothing is sampled here
+    del estimated.lasting["compiled kernels"], estimated.lasting["sandbox"]  # nothing is sampled here
     assert sum(estimated.phases["update"].values()) > sum(estimated.phases["sampling"].values())
     assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
 
@@ -427,6 +517,14 @@ def test_where_nothing_is_prepared_some_problems_are_made_or_read(tmp_path: Path
     table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     read = settings(problems={"preset": "humaneval", "source": str(table)})
     assert longest_prompt(read, sample(read)) > 300
+    counts = expected_problems(read, None)[1]
+    assert sum(counts.values()) == 9 and expected_problems(params, None)[1] == {}, "those of the settings hold"
+    prepare("coding", read.problems, tmp_path / "read")
+    assert expected_problems(read, tmp_path / "read")[1] == counts
+
+
+def sample(params: Params) -> Any:
+    return expected_problems(params, None)[0]
 
 
 def prepared_here(params: Params, folder: Path) -> list[Any]:

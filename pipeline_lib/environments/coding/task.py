@@ -122,6 +122,7 @@ class CodingTask(TeamTask):
     problems = (GeneratedProblems, DatasetProblems)
     problem = CodingProblem
     measures = METRICS
+    runs_programs = True
     primary = "tests_passed"
     rewards_agents = True
     examiner = CodingExaminer

@@ -81,6 +81,7 @@ class ModulesTask(TeamTask):
     problems = (GeneratedModules, ClassProblems)
     problem = ModulesProblem
     measures = METRICS
+    runs_programs = True
     primary = "system_passed"
     examiner = ModulesExaminer
     meanings = TERMS
