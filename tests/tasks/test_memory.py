@@ -90,10 +90,10 @@ def test_in_bfloat16_prompts_are_kept_once_and_matrices_twice() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_kernels_are_counted_up_to_what_is_kept(dtype: str) -> None:
-    """Of bfloat16 every shape has one; of float32 five products of each number of rows in sampling, here up to 8."""
+    """Of bfloat16 every shape has one, in training in two caches; of float32 five of each number of rows, here to 8."""
     params = settings(**SMOL, rollouts={"rows": 8}) if dtype == "float32" else bfloat16()
-    count = {"float32": 5 * 8, "bfloat16": 256}[dtype]
-    assert need(params, "train", known(params), 372, LARGE).lasting["compiled kernels"] == count * 0.54 * 2**20
+    for stage, count in {"float32": {"train": 5 * 8}, "bfloat16": {"train": 2 * 256, "sweep": 256}}[dtype].items():
+        assert need(params, stage, known(params), 372, LARGE).lasting["compiled kernels"] == count * 0.54 * 2**20
 
 
 def bfloat16() -> Params:
@@ -225,7 +225,7 @@ def test_a_refusal_has_numbers_and_what_it_says_to_set_fits(sections: dict[str, 
 
 def test_several_settings_are_as_few_and_as_mild_as_possible() -> None:
     params = settings(**SMOL, rollouts={"rows": 256, "max_new_tokens": 64})
-    for limit, count in ((1.8, 3), (2.0, 2)):
+    for limit, count in ((1.9, 3), (2.0, 2)):
         match = REMEDY.search(refused(params, limit * GIB))
         assert match is not None
         changes = [change.split(" to ") for change in match["changes"].split(" and ")]
