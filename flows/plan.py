@@ -148,9 +148,8 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else BESIDE_IN_WORDS}. The "
-        "longest prompt is taken to have "
-        f"{prompt} tokens. A stage that does not fit beside others waits until they end (--jobs)."
+        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else BESIDE_IN_WORDS}. The longest prompt is taken "
+        f"to have {prompt} tokens. A stage that does not fit beside others waits until they end (--jobs)."
     )
     if params is not asked and params.policy.kind == "pretrained":
         console.print(f"policy.dtype: auto stands for {params.policy.dtype}.")

@@ -116,7 +116,7 @@ def refusal(
     )
 
 
-def _amount(size: float, beside: float = 0.0) -> str:
+def _amount(size: float, beside: float) -> str:
     """Return bytes as GiB, with so many digits that a close number ``beside`` them differs."""
     digits = next(number for number in (1, 2, 3, 9) if f"{size / GIB:.{number}f}" != f"{beside / GIB:.{number}f}")
     return f"{size / GIB:.{digits}f}"
@@ -263,7 +263,9 @@ def _remedy(params: Params, total: Callable[[Params], int], limit: float) -> str
         if values and total(tried := _with(changed, name, values[-1])) < 0.98 * total(changed):
             changed, taken[name] = tried, values[-1]
     if total(changed) > limit:
-        return f"no setting makes it fit: it takes {_amount(total(changed))} GiB at the least; use a smaller model"
+        return (
+            f"no setting makes it fit: it takes {_amount(total(changed), limit)} GiB at the least; use a smaller model"
+        )
     present = params.model_dump(mode="json")
     # From the least mild on: each as it was if that is enough, else as mild as the others allow.
     for name in reversed(taken):
