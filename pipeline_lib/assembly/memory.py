@@ -96,6 +96,8 @@ PLAIN_ATTENTION = 256
 BACKWARD = 0.75
 #: The C library's own share of all that was allocated.
 ALLOCATOR = 0.03
+#: Parts of which the library has no share: they are not allocated, or in other processes.
+_OTHERS = ("libraries", "sandbox")
 #: Bytes for each number of a model while its GGUF file is converted.
 CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
@@ -124,7 +126,7 @@ class Need:
         """Return what is held at the peak, by name."""
         largest = max(self.phases.values(), key=lambda phase: sum(phase.values()), default={})
         peak = self.lasting | largest
-        return peak | {"allocator": ALLOCATOR * sum(value for name, value in peak.items() if name != "libraries")}
+        return peak | {"allocator": ALLOCATOR * sum(value for name, value in peak.items() if name not in _OTHERS)}
 
     @property
     def total(self) -> int:
