@@ -16,7 +16,7 @@ from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
 from pipeline_lib.assembly.memory_check import (
-    BESIDE_IN_WORDS,
+    BESIDE_THEM,
     expected_problems,
     model_refusal,
     refusal,
@@ -148,12 +148,12 @@ def plan_memory(arguments: argparse.Namespace) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else BESIDE_IN_WORDS}. The longest prompt is taken "
+        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else BESIDE_THEM}. The longest prompt is taken "
         f"to have {prompt} tokens. A stage that does not fit beside others waits until they end (--jobs)."
     )
     if params is not asked and params.policy.kind == "pretrained":
         console.print(f"policy.dtype: auto stands for {params.policy.dtype}.")
-    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts, "" if on_gpu else BESIDE_IN_WORDS):
+    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts, "" if on_gpu else BESIDE_THEM):
         console.print(text)
 
 

@@ -26,9 +26,9 @@ _SAMPLE = {"train": 48, "validation": 4, "test": 4}
 
 #: Bytes of the command, Prefect's server and DVC beside the stages of a run; of a pretrained model the command measures
 #: the pace, for which it loads torch.
-BESIDE = {"embedded": 520 * 2**20, "pretrained": 820 * 2**20}
+COMMAND_AND_SERVERS = {"embedded": 520 * 2**20, "pretrained": 820 * 2**20}
 
-BESIDE_IN_WORDS = " beside the command and its servers"
+BESIDE_THEM = " beside the command and its servers"
 
 
 def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
@@ -48,7 +48,7 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
 def room_of_run(policy: PolicySettings) -> tuple[float, bool]:
     """Return the bytes for a stage of a run that has not begun, and whether they are a GPU's."""
     whole, on_gpu = room(policy, now=False)
-    return (whole if on_gpu else max(0.0, whole - BESIDE[policy.kind])), on_gpu
+    return (whole if on_gpu else max(0.0, whole - COMMAND_AND_SERVERS[policy.kind])), on_gpu
 
 
 def model_refusal(params: Params, sizes: Mapping[str, Sizes]) -> str:
@@ -166,7 +166,7 @@ def refusal_here(params: Params, problems: Path, base: Path) -> str:
         return ""
     found, counts = expected_problems(params, problems)
     prompt, limit = longest_prompt(params, found, sizes), room_of_run(params.policy)
-    beside = "" if limit[1] else BESIDE_IN_WORDS
+    beside = "" if limit[1] else BESIDE_THEM
     return _refused(params, base, lambda known: refusal(known, STAGES, sizes, prompt, *limit, counts, beside))
 
 

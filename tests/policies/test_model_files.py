@@ -35,6 +35,13 @@ _NAMES = {
 }  # fmt: skip
 
 
+def _write(writer: Any) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 @pytest.fixture(scope="module")
 def folder() -> Path:
     """SmolLM2 as an ordinary folder."""
@@ -79,13 +86,7 @@ def test_a_named_model_is_fetched_and_converted_to_the_logits_of_its_file(folder
 def test_while_a_file_is_converted_its_head_is_read_once(tmp_path: Path):
     before, file = library.GGUFReader, tmp_path / "tiny.gguf"
     writer = library.GGUFWriter(file, "llama")
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
+    _write(writer)
     with model_files._read_once():
         assert library.GGUFReader(str(file)) is library.GGUFReader(str(file))
     assert library.GGUFReader is before, "a file that has changed is read anew"
@@ -238,13 +239,7 @@ def _tiny(
             array = array.reshape(2, 8, 16).swapaxes(0, 1).reshape(16, 16)
         writer.add_tensor(f"{name}.{kind}", array.copy())
     edit(writer)
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
+    _write(writer)
     return model
 
 

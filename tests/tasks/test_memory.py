@@ -256,7 +256,7 @@ def test_before_problems_are_prepared_a_run_is_not_refused_for_longer_prompts(
 ) -> None:
     """It took the context for their length, of which the warm start's activations are twice as much."""
     params = settings(environment="coding-quick")
-    whole = memory_check.BESIDE["embedded"] + max(
+    whole = memory_check.COMMAND_AND_SERVERS["embedded"] + max(
         computed_need(params, stage, tmp_path, tmp_path, LARGE, on_gpu=False) for stage in STAGES
     )
     for free, fits in ((whole + 2**20, True), (whole - 2**20, False)):
